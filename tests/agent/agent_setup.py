@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -104,10 +104,11 @@ async def open_agent(
     """Without a document the tools are shown as they are; `agent` are settings of the agent. With
     `keys`, turns and their cells are durable."""
     defaults = {"model": "fake/model", "instructions": "Be good.", **(agent or {})}
+    agents = cast("dict[str, Any]", (document or {}).get("agents", {}))
     whole = {
         "models": {"providers": {"fake": {"baseUrl": "http://127.0.0.1:1/v1", "apiKey": "x"}}},
         **(document or {}),
-        "agents": {"defaults": defaults},
+        "agents": {**agents, "defaults": defaults},
     }
     # Looks for folders, so not on the event loop.
     config = await anyio.to_thread.run_sync(

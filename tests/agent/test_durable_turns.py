@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -271,6 +272,87 @@ async def test_messages_that_steer_a_waiting_turn_survive(
         assert last.text == "hurry"
 
 
+async def test_a_message_behind_a_waiting_turn_is_taken_by_it_after_a_restart(
+    url: str, tmp_path: Path, payments: Payments
+) -> None:
+    async with open_process(url, tmp_path, payments) as setup:
+        setup.model.will(call("exec", {"code": PAY}))
+        first = await setup.start()
+        await wait_until_waiting(first)
+        queued = await setup.start("and then?", session_id=first.session_id, queue_mode="followup")
+        other = await setup.start(
+            "me too", session_id=first.session_id, queue_mode="followup", sender="bob"
+        )
+        # Turns have time to end, but these must not run before the first one has ended.
+        await setup.service.aclose(grace_seconds=30)
+        assert len(setup.model.requests) == 1
+        assert queued.result is not None
+        assert queued.result.error == f"the message was passed to the run {first.id}"
+        assert other.result is not None
+        assert "the turn before it continues in another process" in other.result.error
+    async with open_process(url, tmp_path, payments) as setup:
+        setup.model.will(say("done"))
+        run = await continue_turn(setup)
+        setup.approvals.answer(run.pending_approvals[0].id, AllowOnce())
+        await wait_for_end(run)
+        last = setup.model.requests[0].messages[-1]
+        assert isinstance(last, UserMessage)
+        assert last.text == "and then?"
+        stored = await setup.kept(run.session_id)
+        texts = [it.text for it in stored if isinstance(it, UserMessage)]
+        assert "me too" in texts
+
+
+async def test_the_calls_of_a_continued_turn_have_ids_of_their_own(
+    url: str, tmp_path: Path, payments: Payments
+) -> None:
+    await stop_while_waiting(url, tmp_path, payments)
+    async with open_process(url, tmp_path, payments) as setup:
+        # Some providers start their ids again with each answer.
+        setup.model.will(call("exec", {"code": "return 1"}), say("done"))
+        run = await continue_turn(setup)
+        setup.approvals.answer(run.pending_approvals[0].id, AllowOnce())
+        await wait_for_end(run)
+        assert run.result is not None
+        ids = [it.call_id for it in run.result.messages if isinstance(it, ToolMessage)]
+        assert len(ids) == len(set(ids)) == 2
+
+
+@pytest.mark.parametrize("jump_seconds", [-864_000.0, 864_000.0])
+async def test_an_approval_stays_open_when_the_clock_of_the_machine_jumps(
+    url: str,
+    tmp_path: Path,
+    payments: Payments,
+    monkeypatch: pytest.MonkeyPatch,
+    jump_seconds: float,
+) -> None:
+    await stop_while_waiting(url, tmp_path, payments)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + jump_seconds)
+    async with open_process(url, tmp_path, payments) as setup:
+        setup.model.will(say("done"))
+        run = await continue_turn(setup)
+        setup.approvals.answer(run.pending_approvals[0].id, AllowOnce())
+        await wait_for_end(run)
+        assert payments.done == ["call_1.1"]
+
+
+async def test_an_approval_expires_by_the_time_of_the_database(
+    url: str, tmp_path: Path, payments: Payments
+) -> None:
+    await stop_while_waiting(url, tmp_path, payments)
+    async with open_process(url, tmp_path, payments) as setup:
+        database = setup.store._database  # pyright: ignore[reportPrivateUsage]
+        earlier = update(turn_states).values(updated=turn_states.c.updated - 864_000)
+        await database.write(lambda it: it.execute(earlier))
+        setup.model.will(say("done"))
+        (run,) = await setup.service.continue_turns()
+        await wait_for_end(run)
+        assert tool_results(run)[0]["status"] == "failed"
+        assert "nobody answered" in tool_results(run)[0]["error"]
+        assert payments.done == []
+
+
 async def test_an_abort_ends_a_continued_turn(url: str, tmp_path: Path, payments: Payments) -> None:
     await stop_while_waiting(url, tmp_path, payments)
     async with open_process(url, tmp_path, payments) as setup:
@@ -329,7 +411,7 @@ async def test_nothing_is_stored_before_a_turn_waits_or_after_its_calls(
         assert states == [0]
 
 
-@pytest.mark.parametrize("change", ["damaged", "version", "setting"])
+@pytest.mark.parametrize("change", ["damaged", "not JSON", "version", "setting", "agent"])
 async def test_a_turn_that_cannot_be_continued_is_interrupted_with_the_reason(
     url: str, tmp_path: Path, payments: Payments, change: str
 ) -> None:
@@ -338,9 +420,12 @@ async def test_a_turn_that_cannot_be_continued_is_interrupted_with_the_reason(
     reason = "`tools.codeMode.durable` is off"
     if change == "setting":
         options["document"] = {"tools": {"codeMode": {"enabled": True}}}
+    elif change == "agent":
+        options["document"] = {**DURABLE, "agents": {"list": [{"id": "other"}]}}
+        reason = "main"
     else:
-        data = "{}" if change == "version" else '{"format":1}'
-        reason = "its format is None" if change == "version" else "it is damaged"
+        data = {"version": "{}", "not JSON": '{"for', "damaged": '{"format":1}'}[change]
+        reason = "it is damaged" if change == "damaged" else "its format is None"
         async with open_store(url) as store:
             database = store._database  # pyright: ignore[reportPrivateUsage]
             await database.write(lambda it: it.execute(update(turn_states).values(data=data)))

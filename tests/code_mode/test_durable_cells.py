@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 import zlib
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from sqlalchemy import update
 from nacre import RunContext, Runtime
 from nacre.code_mode.results import Completed, Failed, Waiting
 from nacre.errors import CellTakenError, StorageError
+from nacre.messages import ToolCallPart
 from nacre.sandbox import KeyRing, new_key
 from nacre.sandbox.image import load_image
 from nacre.storage import CallRecord, CellRecord, open_store
@@ -340,6 +342,29 @@ async def test_a_cell_expires_by_the_time_of_the_database(store: Store) -> None:
     reason, error = await refused(store, cell_id)
     assert (reason, error) == ("snapshot_expired", "code mode run is unavailable or expired.")
     assert await store.cells.find(cell_id) is None
+
+
+@pytest.mark.parametrize("jump_seconds", [-864_000.0, 864_000.0])
+async def test_a_cell_continues_when_the_clock_of_the_machine_has_jumped(
+    store: Store, monkeypatch: pytest.MonkeyPatch, jump_seconds: float
+) -> None:
+    cell_id = await suspend(store)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + jump_seconds)
+    assert isinstance(await resume(store, cell_id), Completed)
+
+
+async def test_a_call_continues_only_its_own_cell(store: Store) -> None:
+    cell_id = await suspend(store)
+    async with open_run(store) as run:
+        waits: Any = None
+        # The program of another call may contain the id.
+        other = ToolCallPart(call_id="c2", name="exec", arguments=f'{{"code": "// {cell_id}"}}')
+        assert await run.continue_call(other, waits) is None
+        waited = ToolCallPart(call_id="c3", name="wait", arguments=f'{{"runId": "{cell_id}"}}')
+        result = await run.continue_call(waited, waits)
+        assert result is not None
+        assert '"value":7' in result.content
 
 
 async def test_the_cap_counts_the_stored_cells_of_the_session(store: Store) -> None:

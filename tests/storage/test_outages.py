@@ -6,7 +6,7 @@ import resource
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
@@ -18,7 +18,7 @@ from nacre.agent.approval_log import ApprovalLog
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
 from nacre.run_context import RunContext
-from nacre.storage import ApprovalRecord, Store, open_store
+from nacre.storage import ApprovalRecord, CallRecord, CellRecord, Store, TurnState, open_store
 from nacre.tools import ApprovalQueue, ApprovalRequest
 from tests.agent.agent_setup import open_agent
 from tests.agent.fake_models import HeldAnswer, say
@@ -212,6 +212,67 @@ async def test_a_start_whose_answer_was_lost_is_not_made_twice(
         session = await store.session("s")
         assert session is not None and session.turn_count == 2
         assert [turn.run_id for turn in await store.turns("s")] == ["r", "r2"]
+
+
+CELL: Final = CellRecord(
+    id="c",
+    session_id="s",
+    run_id="r",
+    call_id="call",
+    scope="[]",
+    epoch=1,
+    number=1,
+    snapshot=b"\0\1",
+    data={"a": 1},
+)
+CALL: Final = CallRecord(request_id=1, tool_id="t", state="started")
+
+
+@pytest.mark.parametrize("step", ["suspend", "start", "finish", "again", "claim", "delete"])
+async def test_a_change_of_a_cell_whose_answer_was_lost_is_made_once(
+    postgres: PostgresServer, short_waits: None, step: str
+) -> None:
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        cells = store.cells
+
+        async def cut(name: str, mark: bytes, change: Coroutine[None, None, object]) -> object:
+            if name == step:
+                wire.cuts_commit_of = mark
+            result = await change
+            assert not wire.cuts_commit_of, "nothing was cut"
+            return result
+
+        first = cells.suspend(CELL, ttl_seconds=60, max_per_session=1)
+        assert await cut("suspend", b"INSERT INTO nacre_cells", first)
+        await cut("start", b"INSERT INTO nacre_cell_calls", cells.start_call("c", CALL, epoch=1))
+        finish = cells.finish_call("c", 1, '{"value":1}', epoch=1)
+        await cut("finish", b"UPDATE nacre_cell_calls", finish)
+        done = replace(CALL, state="done", result='{"value":1}')
+        later = replace(CELL, epoch=2, number=2, snapshot=b"new", calls=(done,))
+        again = cells.suspend(later, ttl_seconds=60, max_per_session=1)
+        assert await cut("again", b"UPDATE nacre_cells", again)
+        found = await cells.find("c")
+        assert found is not None
+        assert (found.epoch, found.snapshot, found.calls) == (2, b"new", (done,))
+        assert await cut("claim", b"UPDATE nacre_cells", cells.claim(found)) == 3
+        await cut("delete", b"DELETE FROM nacre_cells", cells.delete("c", epoch=3))
+        assert await cells.find("c") is None
+
+
+async def test_an_adoption_of_turns_whose_answer_was_lost_returns_them(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    async with open_store(postgres.url()) as gone:
+        await gone.add_session(id="s", agent_id="main")
+        await gone.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
+        state = TurnState(run_id="r", session_id="s", version=1, data={"a": 1})
+        await gone.cells.put_turn_state(state)
+    async with open_wire(postgres.port) as wire, open_store(wire_url(wire)) as store:
+        wire.cuts_commit_of = b"UPDATE nacre_turns"
+        (adopted,) = await store.cells.adopt_turns()
+        assert not wire.cuts_commit_of
+        assert (adopted.run_id, adopted.data) == ("r", {"a": 1})
+        assert await store.cells.adopt_turns() == []
 
 
 async def test_a_server_that_is_away_for_a_while_is_tried_again(

@@ -79,7 +79,9 @@ class ModelStep:
         self._settings = _merge_settings(turn.agent, turn.request.settings)
         self._has_streamed = False
         self._partial: list[str] = []
-        self._call_ids: set[str] = set()
+        # Of a turn that another process has begun, there are messages already.
+        answers = [it for it in turn.output.messages if isinstance(it, AssistantMessage)]
+        self._call_ids = {call.call_id for answer in answers for call in answer.tool_calls}
         self.sent = SentPayload(tool_names=(), tool_bytes=0, payload_bytes=0)
         """The sizes of all requests so far, added up."""
         self.request_count = 0

@@ -23,7 +23,7 @@ from nacre.agent.session_queue import SessionQueues, new_run_id
 from nacre.agent.turn_request import TurnRequest
 from nacre.agent.turn_state import add_decision, read_turn_state
 from nacre.config import choose_runtime
-from nacre.errors import ConfigError, SessionError
+from nacre.errors import ConfigError, SessionError, StorageError
 from nacre.messages import Usage
 from nacre.telemetry import current_trace
 
@@ -100,8 +100,9 @@ class AgentService:
         their sessions."""
         self._is_closed = True
         self._queues.hurry()
-        for run in self._runs.live():
-            await run.detach()
+        async with anyio.create_task_group() as tasks:
+            for run in self._runs.live():
+                tasks.start_soon(run.detach)
         with anyio.move_on_after(grace_seconds):
             await self._wait_until_idle()
         self._queues.abort_all(_CLOSED)
@@ -121,7 +122,10 @@ class AgentService:
         for state in await store.cells.adopt_turns():
             try:
                 runs.append(await self._continue_turn(state))
-            except (ValueError, SessionError) as error:
+            except StorageError:
+                raise
+            except Exception as error:
+                # Whatever is wrong with one turn, the others continue.
                 logger.warning("the turn %s cannot be continued: %s", state.run_id, error)
                 message = f"the turn cannot be continued after a restart: {error}"
                 await store.end_turn(

@@ -45,6 +45,8 @@ _BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
 _MAX_SHOWN_CHARACTERS: Final = 200
 _MAX_SHOWN_MESSAGES: Final = 10
 
+_DETACHED: Final = "the gateway stops; the turn before it continues in another process"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedTurn:
@@ -84,6 +86,8 @@ class SessionQueue:
         self._items: deque[_QueuedMessage] = deque()
         self._active_request = first.request
         self._takes_steering = True
+        self.is_detached = False
+        """Whether another process continues the last turn."""
         self._waits_for_quiet = True
         self._last_arrival = 0.0
         self._dropped: deque[str] = deque(maxlen=_MAX_SHOWN_MESSAGES)
@@ -181,6 +185,20 @@ class SessionQueue:
                 return
             with anyio.move_on_after(left):
                 await self._change.wait()
+
+    def pass_to_running(self) -> None:
+        """Pass the queued messages to the running turn, which is going to continue in another
+        process. Those that it cannot take stay in the queue."""
+        passed: list[AgentRun] = []
+        for item in list(self._items):
+            if item.mode != "steer" and self._choose_mode(item.request, "steer") == "steer":
+                self._items.remove(item)
+                self._items.append(replace(item, mode="steer", run=self.active))
+                self.active.events.add("steered", {"text": _preview(item.request)})
+                passed.append(item.run)
+        for run in dict.fromkeys(passed):
+            if run not in self.queued_runs:
+                self._on_dropped(run, f"the message was passed to the run {self.active.id}")
 
     def put_back(self, messages: Sequence[UserMessage]) -> None:
         """Put back messages that the running turn could not take; they run after it."""
@@ -397,6 +415,8 @@ class SessionQueues:
         try:
             while (queued := await queue.next_turn()) is not None:
                 await self._run_queued(queued, queue, session)
+                # The next turn must not run before the one that another process continues.
+                queue.is_detached |= queued.run.is_detached
                 if self._closing_reason and _is_store_failure(queued.run):
                     # Trying every turn would make closing wait for the store many times.
                     lost = f"{self._closing_reason}, and the store fails: the message is not kept"
@@ -416,8 +436,8 @@ class SessionQueues:
         run = queued.run
         if run.has_ended:
             return
-        if self._closing_reason:
-            run.request_abort(self._closing_reason)
+        if self._closing_reason or queue.is_detached:
+            run.request_abort(self._closing_reason or _DETACHED)
         with run.abort_signal.cancelling():
             await self._may_begin.wait()
         try:

@@ -8,6 +8,7 @@ these calls, and repeats no others.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -46,7 +47,8 @@ _FORMAT: Final = 1
 # The newest events of the run are stored with the turn, up to this size.
 _MAX_EVENT_BYTES: Final = 256 * 1024
 _EVENT_BYTES: Final = 100
-_DETACH_SECONDS: Final = 2.0
+# On a busy machine, it takes seconds until a cell that waits is stored.
+_DETACH_SECONDS: Final = 10.0
 _REQUEST_FIELDS: Final = (
     "agent_id",
     "sender",
@@ -139,6 +141,8 @@ class DurableTurn:
         # Whoever gets it is going to store it.
         self._is_stored, self._last_data = True, data
         self._version += 1
+        # Clocks of processes differ, and jump. The store knows how old the state is.
+        data = {**data, "now": time.time()}
         return TurnState(
             run_id=self._run.id,
             session_id=self._run.session_id,
@@ -199,6 +203,7 @@ class DurableTurn:
                     await self._looked.wait()
                     await surface.settle()
             if self._can_continue():
+                self._opened[0].queue.pass_to_running()
                 await self._put()
         except StorageError:
             return False
@@ -299,6 +304,7 @@ def read_turn_state(state: TurnState) -> StoredTurn:
 
 def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
     results = [message_from_json(each) for each in data["results"]]
+    written: float = data.get("now", time.time())
     return StoredTurn(
         run_id=state.run_id,
         session_id=state.session_id,
@@ -329,6 +335,7 @@ def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
                 fingerprint=asked["fingerprint"],
                 created=asked["created"],
                 expires=asked["expires"],
+                seconds_left=max(0.0, asked["expires"] - written - state.age_seconds),
             )
             for asked in data["approvals"]
         ],

@@ -784,6 +784,8 @@ class RunCells:
             problem = f"the suspended program cannot be continued: {error}"
             raise CellRefused(problem, "snapshot_invalid") from error
         except (KeyError, TypeError, ValueError, CellRefused) as error:
+            if isinstance(error, CellRefused) and error.reason == "too_many_suspended_runs":
+                raise
             # It can never be resumed.
             await store.delete(record.id, epoch=epoch)
             if isinstance(error, CellRefused):
@@ -799,6 +801,8 @@ class RunCells:
         listings = await self._tools.mcp.servers.listings()
         shared = self._tools.prepared.views.view(namespaces, listings)
         program = ExecInput(code=restored.code, language=restored.language)
+        # Other cells may have been suspended meanwhile. The calls of this one start at once.
+        self._suspended.check_capacity(self._scope)
         journal = self._open_journal(record.call_id, record, epoch)
         cell = self._make_cell(program, record.call_id, namespaces, shared, journal, restored)
         self._suspended.add(cell, self._scope, seconds_left=record.seconds_left)

@@ -370,8 +370,11 @@ class CodeModeRun:
 
 
 def _is_cell_of(exec_call_id: str, cell_id: str, call: ToolCallPart) -> bool:
-    """Whether the call started the cell, or resumes it with its id in the arguments."""
-    return exec_call_id == call.call_id or cell_id in call.arguments
+    """Whether the call started the cell, or resumes it with its id in the arguments. The program
+    of another `exec` may contain any text."""
+    if call.name == EXEC_NAME:
+        return exec_call_id == call.call_id
+    return call.name == WAIT_NAME and cell_id in call.arguments
 
 
 async def _format_result(result: CodeModeResult | DirectResult) -> CallResult:

@@ -387,6 +387,7 @@ async def _delete_expired_uploads(system: System) -> None:
     """Delete them at the start and from time to time, also if nobody uploads anything."""
     while True:
         try:
+            await system.store.cells.delete_expired()
             if count := await system.store.delete_expired_uploads():
                 logger.info("%d expired uploads were deleted", count)
         except StorageError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Insert
     from sqlalchemy.engine import Connection, Row, RowMapping
 
+    from nacre.json_types import JsonObject
     from nacre.storage.database import Database
     from nacre.storage.leases import Leases
 
@@ -171,14 +173,23 @@ class CellStore:
             .values(epoch=record.epoch + 1, owner=self._database.ownership.owner)
         )
 
+        attempts = 0
+
         def work(connection: Connection) -> None:
+            nonlocal attempts
+            attempts += 1
             ownership = self._database.ownership
             others = ownership.alive(connection) - {ownership.owner}
-            is_held = connection.execute(owner).scalar() in others
-            if is_held or not connection.execute(change).rowcount:
+            held_by = connection.execute(owner).scalar()
+            if held_by not in others and connection.execute(change).rowcount:
+                return
+            # An earlier attempt may have been committed, and only its response was lost.
+            found = self._lock(connection, record.id)
+            is_mine = found is not None and found.epoch == record.epoch + 1
+            if attempts == 1 or held_by != ownership.owner or not is_mine:
                 raise _taken(record.id)
 
-        await self._database.write(work)
+        await self._database.write_through(work)
         return record.epoch + 1
 
     async def delete(self, cell_id: str, *, epoch: int) -> None:
@@ -218,7 +229,7 @@ class CellStore:
             return
         note = update(images).where(images.c.identity == identity).values(used=self._now)
         if not await self._database.write_through(lambda it: it.execute(note).rowcount):
-            packed = await anyio.to_thread.run_sync(lambda: zlib.compress(read_wasm()))
+            packed = await anyio.to_thread.run_sync(lambda: zlib.compress(read_wasm(), 1))
             add = self._database.insert_or_ignore(images)
             row = {"identity": identity, "wasm": packed, "used": 0.0}
 
@@ -286,7 +297,7 @@ class CellStore:
     async def adopt_turns(self) -> list[TurnState]:
         """Take over the turns that wait, and whose processes have ended; oldest first."""
         query = (
-            select(turn_states, turns.c.owner)
+            select(turn_states, turns.c.owner, (self._now - turn_states.c.updated).label("age"))
             .join(turns, turns.c.run_id == turn_states.c.run_id)
             .where(turns.c.status == "running")
             .order_by(turns.c.started)
@@ -294,17 +305,20 @@ class CellStore:
         if self._is_locked_by_rows:
             query = query.with_for_update()
 
+        mine: set[str] = set()
+
         def work(connection: Connection) -> list[TurnState]:
             found = connection.execute(query).mappings().all()
             # Now that the rows are locked: their owner may have just started.
             alive = self._database.ownership.alive(connection)
-            adopted = [row for row in found if row["owner"] not in alive]
+            # An earlier attempt may have been committed, and only its response was lost.
+            adopted = [it for it in found if it["owner"] not in alive or it["run_id"] in mine]
             owner = self._database.ownership.owner
-            run_ids = [row["run_id"] for row in adopted]
-            connection.execute(update(turns).where(turns.c.run_id.in_(run_ids)).values(owner=owner))
+            mine.update(row["run_id"] for row in adopted)
+            connection.execute(update(turns).where(turns.c.run_id.in_(mine)).values(owner=owner))
             return [_turn_state_from_row(row) for row in adopted]
 
-        return await self._database.write(work)
+        return await self._database.write_through(work)
 
     # Rows.
 
@@ -424,11 +438,16 @@ def _cell_from_row(row: RowMapping, calls: list[CallRecord]) -> CellRecord:
 
 
 def _turn_state_from_row(row: RowMapping) -> TurnState:
+    data: JsonObject = {}
+    # A row that is damaged must not hold up the others: its turn is interrupted.
+    with suppress(StorageError):
+        data = load_json_object(row["data"], f"the turn {row['run_id']!r}")
     return TurnState(
         run_id=row["run_id"],
         session_id=row["session_id"],
         version=row["version"],
-        data=load_json_object(row["data"], f"the turn {row['run_id']!r}"),
+        data=data,
+        age_seconds=max(0.0, row["age"]),
     )
 
 

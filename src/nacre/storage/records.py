@@ -247,6 +247,8 @@ class TurnState:
     version: int
     """Grows with each state of the turn; an older state does not replace a newer one."""
     data: JsonObject = field(repr=False)
+    age_seconds: float = 0.0
+    """How long ago it was stored, by the time of the database, when it was read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -332,6 +332,8 @@ def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
         .values(status="interrupted")
     )
     count = connection.execute(statement).rowcount
+    interrupted = select(turns.c.run_id).where(turns.c.status == "interrupted")
+    connection.execute(delete(cells).where(cells.c.run_id.in_(interrupted)))
     running = select(turns.c.run_id).where(turns.c.status == "running")
     connection.execute(
         update(approvals)

@@ -200,6 +200,8 @@ class EarlierApproval:
     """Of the call, see `call_fingerprint`."""
     created: float
     expires: float
+    seconds_left: float
+    """Until it expires; the clock of the process that has ended may have been another one."""
     decision: ApprovalDecision | None = None
     """If it was answered, and the call had not begun."""
 
@@ -453,7 +455,7 @@ class Approvals:
             request = replace(
                 request, id=earlier.id, created=earlier.created, expires=earlier.expires
             )
-            seconds = max(0.0, earlier.expires - time.time())
+            seconds = earlier.seconds_left
         with queue.open_request(request) as pending:
             with anyio.move_on_after(seconds):
                 await pending.has_decision.wait()

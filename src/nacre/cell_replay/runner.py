@@ -83,7 +83,8 @@ async def replay(
     if until is not None and until < 1:
         raise ReplayError(f"until is {until}; the first step is 1")
     events = await _read_file(Path(record)) if isinstance(record, str | PathLike) else record
-    cells = read_cells(events, cell_id=cell_id)
+    # In a thread: a trajectory has up to 128 MB.
+    cells = await anyio.to_thread.run_sync(lambda: read_cells(events, cell_id=cell_id))
     if code is not None and len(cells) > 1:
         raise ReplayError(
             f"the run has {len(cells)} cells; name the one whose code you changed: "

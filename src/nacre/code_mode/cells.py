@@ -149,6 +149,8 @@ class CellInfo:
     """When a waiting cell is aborted if nobody resumes it; None for a running one."""
     can_be_resumed: bool
     """Whether `Runtime.resume_cell` resumes it."""
+    is_stored: bool = False
+    """Whether another process can continue it."""
 
 
 class CodeModeCell:
@@ -302,6 +304,7 @@ class CodeModeCell:
             reason=self._wait_reason if is_waiting else "",
             expires_in_seconds=None if expires is None else max(0.0, expires - time.monotonic()),
             can_be_resumed=is_waiting and expires is not None and not self.is_awaited,
+            is_stored=is_waiting and self.is_stored,
         )
 
     def to_result(self, result: CellResult, telemetry: RunTelemetry) -> CodeModeResult:
@@ -400,7 +403,9 @@ class CodeModeCell:
         size = result.usage.snapshot_bytes
         attributes = {"nacre.cell.id": self.cell_id, "nacre.snapshot.bytes": size}
         span("nacre.suspend", attributes, parent=self._span).end()
-        self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size})
+        # A cell that cannot be stored is aborted.
+        durable: JsonObject = {} if self._journal is None else {"isDurable": True}
+        self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size, **durable})
 
     def _record_end(self, data: JsonObject) -> None:
         """Record the end once: both an abort and the leg that it ends call this."""

@@ -97,6 +97,8 @@ class GatewayState:
         self.idempotency_keys = IdempotencyKeys(system.store)
         self.heartbeats = Heartbeats(system.agents, system.store)
         """The gateway process runs it."""
+        self.replays = anyio.Lock()
+        """Held while recorded programs are replayed."""
         self.is_closing = False
         """Whether the gateway shuts down: running turns end, and new ones are rejected."""
         self.generated_token = generated_token

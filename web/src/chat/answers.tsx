@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 
 import { describeError } from "../api/client";
 import type { Json } from "../api/types";
-import { formatTimeLeft } from "../model/format";
+import { formatTimeLeft, showControls } from "../model/format";
 import { readQuestions } from "../model/questions";
 import type { Call, ClientRequest, Question } from "../model/turn";
 import { sendClientResult } from "../state/chat";
@@ -32,7 +32,7 @@ export function ClientToolForm({ runId, call, request }: { runId: string; call: 
   return (
     <section class="approval" role="group" aria-label={`Result of ${call.toolName}`}>
       <header>
-        <strong>{call.toolName}</strong>
+        <strong>{showControls(call.toolName)}</strong>
         <span>is a tool of the client: send its result</span>
       </header>
       <Code code={formatArguments(request.arguments)} language="json" />

@@ -58,7 +58,7 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
     <section ref={card} class="approval" role="group" aria-label={`Approval of ${toolName}`}>
       <header>
         <strong title={toolId}>{showControls(toolName)}</strong>
-        <span>{reason}</span>
+        <span>{showControls(reason)}</span>
         <time class="hint" aria-label="Time left" title="Time left">
           {formatTimeLeft(expiresAt - now)}
         </time>

@@ -3,7 +3,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
 import { useCallback, useRef } from "preact/hooks";
 
-import { formatBytes, formatDuration, formatNumber, showControls, summarize } from "../model/format";
+import { formatBytes, formatDuration, formatNumber, showControls, stripAnsi, summarize } from "../model/format";
 import type { Approval, Call, CallStatus, Turn } from "../model/turn";
 import { Icon, type IconName } from "../ui/icons";
 import { ApprovalCard } from "./approval_card";
@@ -222,7 +222,7 @@ const Row = memo(function Row({ call, runId, level, from, to, isOpen, isFocusabl
           {showControls(call.toolName)}
           <span class="spoken">, {STATUS_LABELS[call.status]}</span>
         </span>
-        <span class="call-summary">{call.progress !== "" && call.endedAt === 0 ? call.progress : call.error || summarize(call.input)}</span>
+        <span class="call-summary">{describeCall(call)}</span>
         <span class="call-bar" aria-hidden="true">
           <span class={call.status} style={{ left: `${left * 100}%`, width: `${width * 100}%` }} />
         </span>
@@ -245,11 +245,17 @@ const Row = memo(function Row({ call, runId, level, from, to, isOpen, isFocusabl
   );
 });
 
+/** Return one line about a call: its progress while it runs, its error, or its input. */
+export function describeCall(call: Call): string {
+  if (call.progress !== "" && call.endedAt === 0) return summarize(call.progress);
+  return summarize(call.error === "" ? call.input : call.error);
+}
+
 export function CallDetails({ call, runId }: { call: Call; runId: string }) {
   return (
     <div class="call-details">
       <p class="hint">
-        {call.toolId}
+        {showControls(call.toolId)}
         {call.source !== "" && ` · ${call.source}`}
         {call.resultCut !== null && ` · ${formatBytes(call.resultCut.bytes)}`}
       </p>
@@ -257,7 +263,7 @@ export function CallDetails({ call, runId }: { call: Call; runId: string }) {
       <ValueView label="Input" value={call.input} cut={call.inputCut} address={{ runId, callId: call.id, part: "input" }} />
       {call.error !== "" ? (
         <p class="problem">
-          {call.error} {call.errorCode !== "" && <code>{call.errorCode}</code>}
+          {showControls(stripAnsi(call.error))} {call.errorCode !== "" && <code>{call.errorCode}</code>}
         </p>
       ) : (
         call.endedAt > 0 && <ValueView label="Result" value={call.result} cut={call.resultCut} address={{ runId, callId: call.id, part: "result" }} />

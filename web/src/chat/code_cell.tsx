@@ -3,15 +3,17 @@ import { useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
 
 import { request } from "../api/client";
-import { formatBytes, formatDuration, formatNumber, stripAnsi, summarize } from "../model/format";
+import { formatBytes, formatDuration, formatNumber, showControls, stripAnsi, summarize } from "../model/format";
 import { type Call, type CallStatus, type Turn, countCalls, isLive } from "../model/turn";
+import { navigate } from "../router";
 import { hasScope } from "../state/auth";
 import { useServerNow } from "../state/clock";
 import { attempt } from "../state/notices";
 import { Code } from "../ui/code";
 import { Button, CopyButton, IconButton } from "../ui/controls";
 import { Icon } from "../ui/icons";
-import { AnsweredApproval, CallDetails, CallTree, STATUS_LABELS, StatusMark } from "./call_tree";
+import { ImageView } from "../ui/image";
+import { AnsweredApproval, CallDetails, CallTree, STATUS_LABELS, StatusMark, describeCall } from "./call_tree";
 import { ApprovalCard } from "./approval_card";
 import { ClientToolForm } from "./answers";
 import { ValueView } from "./value_view";
@@ -57,6 +59,7 @@ function CodeCell({ turn, call }: { turn: Turn; call: Call }) {
         )}
         <span class="call-time">{call.startedAt > 0 ? formatDuration(Math.max(0, end - call.startedAt)) : ""}</span>
         {isLive(turn) && <CellActions turn={turn} call={call} />}
+        {!isActive && call.startedAt > 0 && hasScope("run") && <IconButton icon="replay" label="Replay the program" onClick={() => replay(turn.runId, call)} />}
         <CopyButton text={call.code} label="Copy the program" />
       </header>
       <Program code={call.code} language={call.language} line={call.line} column={call.column} />
@@ -68,6 +71,7 @@ function CodeCell({ turn, call }: { turn: Turn; call: Call }) {
         <CallTree turn={turn} callIds={call.children} label="Nested calls" from={call.startedAt} to={end} />
       )}
       <CellOutput call={call} />
+      <CallImages call={call} />
       <CellResult call={call} runId={turn.runId} />
     </section>
   );
@@ -77,11 +81,29 @@ function CellState({ call }: { call: Call }) {
   const { cell, status } = call;
   if (status === "completed" && (cell === undefined || cell.suspensions === 0)) return null;
   const parts = [STATUS_LABELS[status]];
-  if (status === "suspended" && cell !== undefined) parts.push(SUSPENSIONS[cell.reason] ?? cell.reason, formatBytes(cell.snapshotBytes));
+  if (status === "suspended" && cell !== undefined) {
+    parts.push(SUSPENSIONS[cell.reason] ?? cell.reason, formatBytes(cell.snapshotBytes), cell.isDurable ? "survives a restart" : "");
+  }
   if (status === "completed" || status === "running") {
     if (cell !== undefined && cell.suspensions > 0) parts.push(`resumed after ${cell.suspensions} ${cell.suspensions === 1 ? "suspension" : "suspensions"}`);
   }
   return <span class={`badge ${BADGES[status]}`}>{parts.filter((part) => part !== "").join(" · ")}</span>;
+}
+
+function replay(runId: string, call: Call): void {
+  navigate(`/runs/${runId}?replay=${encodeURIComponent(call.id)}`);
+}
+
+/** The images that the model got. */
+function CallImages({ call }: { call: Call }) {
+  if (call.images.length === 0) return null;
+  return (
+    <div class="cell-images">
+      {call.images.map((url, index) => (
+        <ImageView key={index} url={url} name={`Image ${index + 1} of ${call.toolName}`} />
+      ))}
+    </div>
+  );
 }
 
 /** Continue or discard a program while it is alive. */
@@ -164,7 +186,7 @@ function CellResult({ call, runId }: { call: Call; runId: string }) {
     return (
       <div class="cell-error" role="group" aria-label="Error">
         <Icon name="warning" />
-        <pre>{stripAnsi(call.error)}</pre>
+        <pre>{showControls(stripAnsi(call.error))}</pre>
         {call.line > 0 && (
           <span class="hint">
             line {call.line}, column {call.column}
@@ -211,13 +233,14 @@ function ToolCall({ turn, call }: { turn: Turn; call: Call }) {
           <Icon name="chevron" />
         </span>
         <StatusMark status={call.status} />
-        <span class="call-name">{call.toolName}</span>
-        <span class="call-summary">{call.progress !== "" && call.endedAt === 0 ? call.progress : call.error || summarize(call.input)}</span>
+        <span class="call-name">{showControls(call.toolName)}</span>
+        <span class="call-summary">{describeCall(call)}</span>
         <span class="call-time">{call.startedAt > 0 ? formatDuration(Math.max(0, end - call.startedAt)) : ""}</span>
       </button>
       <OwnApproval call={call} />
       {call.approvals.map((approval, index) => approval.answer !== "" && isOpen.value && <AnsweredApproval key={index} approval={approval} />)}
       {openRequest !== undefined && <ClientToolForm runId={turn.runId} call={call} request={openRequest} />}
+      <CallImages call={call} />
       {isOpen.value && <CallDetails call={call} runId={turn.runId} />}
       {call.children.length > 0 && <CallTree turn={turn} callIds={call.children} label="Nested calls" from={call.startedAt} to={end} />}
     </section>

@@ -14,6 +14,7 @@ import { forkSession } from "../state/sessions";
 import { Button, CopyButton, IconButton, Spinner } from "../ui/controls";
 import { useGradualCount } from "../ui/gradual";
 import { Icon } from "../ui/icons";
+import { ImageView } from "../ui/image";
 import { Markdown } from "../ui/markdown";
 import { CallItem } from "./code_cell";
 import { QuestionForm } from "./answers";
@@ -166,21 +167,6 @@ function MediaView({ media }: { media: MediaInfo }) {
   return (
     <a class="file" href={url} download={media.name}>
       <Icon name="file" /> {media.name} <span class="hint">{formatBytes(media.size)}</span>
-    </a>
-  );
-}
-
-function ImageView({ url, name }: { url: string; name: string }) {
-  if (!url.startsWith("/api/") && !url.startsWith("data:image/")) {
-    return (
-      <a class="file" href={url} target="_blank" rel="noopener noreferrer">
-        {url}
-      </a>
-    );
-  }
-  return (
-    <a href={url} target="_blank" rel="noopener noreferrer">
-      <img class="media" src={url} alt={name} loading="lazy" />
     </a>
   );
 }

@@ -6,7 +6,9 @@ const MAX_SUMMARY = 120;
 /** How the gateway marks a value that it has cut for the record. */
 const CUT_MARK = /… \[[\d,]+ characters\]|\[[\d,]+ more (?:items|values|keys)[^\]]*\]/;
 const ANSI = /[\u001b\u009b](?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[[\]()#;?]*(?:\d{1,4}(?:;\d{0,4})*)?[\dA-PR-TZcf-nq-uy=><~])/g;
-const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Controls, marks of direction, and characters without a width. Joiners are part of words and emoji. */
+const CONTROLS =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 export function formatDuration(seconds: number): string {
   if (seconds < 0.0005) return "0 ms";
@@ -76,7 +78,7 @@ export function stripAnsi(text: string): string {
 
 /** Return text in which characters that are invisible, or change the direction of text, can be seen. */
 export function showControls(text: string): string {
-  return text.replace(CONTROLS, (character) => `⟨U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  return text.replace(CONTROLS, (character) => `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
 /** Return a value as text for people: a text as it is, everything else as indented JSON. */

@@ -103,6 +103,7 @@ class TurnDraft {
         return;
       case "run.resumed":
         turn.status = "running";
+        if (this.#data["cause"] === "restart") this.#push("The gateway was restarted. The turn continues where it waited.", false);
         return;
       case "run.completed":
       case "run.failed":
@@ -195,7 +196,7 @@ class TurnDraft {
     const id = this.#text("toolCallId");
     const call = this.#calls.get(id);
     if (call === undefined) return;
-    const cell: Cell = call.cell ?? { cellId: this.#text("runId"), status: "running", reason: "", snapshotBytes: 0, suspensions: 0 };
+    const cell: Cell = call.cell ?? { cellId: this.#text("runId"), status: "running", reason: "", snapshotBytes: 0, suspensions: 0, isDurable: false };
     switch (kind) {
       case "cell.started":
         this.#put({ ...call, isProgram: true, cell });
@@ -215,6 +216,7 @@ class TurnDraft {
             reason: this.#text("reason"),
             snapshotBytes: Number(this.#data["snapshotBytes"] ?? 0),
             suspensions: cell.suspensions + 1,
+            isDurable: this.#data["isDurable"] === true,
           },
         });
         return;

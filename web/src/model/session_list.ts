@@ -1,5 +1,6 @@
 /** Sessions as a list for people. */
 import type { SessionInfo } from "../api/types";
+import { showControls } from "./format";
 
 const DAY_SECONDS = 86_400;
 
@@ -12,7 +13,7 @@ export function mergeSessions(known: ReadonlyMap<string, SessionInfo>, changed: 
 
 /** Return what to call a session. */
 export function sessionTitle(session: SessionInfo): string {
-  return session.title || session.key || "New session";
+  return showControls(session.title || session.key || "New session");
 }
 
 export interface SessionGroup {

@@ -77,7 +77,10 @@ function readCutProgram(text: string): Json {
 
 /** Use the result that the model saw for a call whose record is missing. */
 function completeCall(message: StoredMessage, calls: Map<string, Call>): void {
-  const call = calls.get(message.callId ?? "");
+  const found = calls.get(message.callId ?? "");
+  const images = (message.images ?? []).map(({ url }) => url);
+  const call = found === undefined || images.length === 0 ? found : { ...found, images };
+  if (call !== undefined) calls.set(call.id, call);
   if (call === undefined || call.startedAt !== 0 || call.result !== null) return;
   const result = parseArguments(message.content ?? "");
   const ended: Call = { ...call, status: message.isError === true ? "failed" : "completed", result, resultCut: message.contentCut ?? null };

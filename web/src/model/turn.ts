@@ -29,12 +29,16 @@ export interface Cell {
   snapshotBytes: number;
   /** How often it was suspended. */
   suspensions: number;
+  /** While it is suspended, it survives a restart of the gateway. */
+  isDurable: boolean;
 }
 
 /** A piece of the output of a program. */
 export interface Output {
   text: string;
   isJson: boolean;
+  /** A note about an image; the image itself is in `images` of the call when the turn has ended. */
+  isImage?: boolean;
 }
 
 export interface Call {
@@ -64,6 +68,8 @@ export interface Call {
   approvals: readonly Approval[];
   clientRequest: ClientRequest | undefined;
   output: readonly Output[];
+  /** Addresses of the images that the model got from the call. */
+  images: readonly string[];
   cell: Cell | undefined;
   /** The newest progress that the tool reported. */
   progress: string;
@@ -165,6 +171,7 @@ export function emptyCall(id: string, parentId: string): Call {
     approvals: [],
     clientRequest: undefined,
     output: [],
+    images: [],
     cell: undefined,
     progress: "",
   };
@@ -228,6 +235,9 @@ export function readOutput(part: Json): Output {
   if (!isObject(part)) return { text: String(part), isJson: false };
   if (typeof part["text"] === "string") return { text: part["text"], isJson: false };
   const value = part["value"] ?? part["json"] ?? part["result"] ?? part;
+  if (isObject(value) && value["type"] === "image" && typeof value["bytes"] === "number") {
+    return { text: `${String(value["mimeType"])}, ${value["bytes"].toLocaleString("en")} bytes`, isJson: false, isImage: true };
+  }
   return { text: JSON.stringify(value, null, 2), isJson: true };
 }
 

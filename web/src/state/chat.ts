@@ -141,6 +141,7 @@ export class ChatStore {
     const before = turn.value;
     if (before.lastSequence < 0 && !isLive(before)) return; // Stored, and complete.
     turn.value = applyEvents(before, events);
+    if (isLive(before) && !isLive(turn.value) && hasUnseenImages(turn.value)) void this.load();
     if (this.info.value.runIds.includes(runId)) return;
     const prompt = outbox.peek().find((entry) => entry.runId === runId && !isSteering(entry));
     if (prompt !== undefined && turn.value.prompt === undefined) {
@@ -181,9 +182,25 @@ export class ChatStore {
     } else if (turn.value.lastSequence < 0 || isLive(turn.value) || turn.value.dropped > 0) {
       turn.value = stored;
     } else {
-      turn.value = { ...turn.value, prompt: stored.prompt, toolBytes: turn.value.toolBytes ?? stored.toolBytes };
+      turn.value = { ...turn.value, prompt: stored.prompt, toolBytes: turn.value.toolBytes ?? stored.toolBytes, calls: withImages(turn.value.calls, stored.calls) };
     }
   }
+}
+
+/** Tell whether a program wrote images: the events have only a note, the stored messages have them. */
+function hasUnseenImages(turn: Turn): boolean {
+  return [...turn.calls.values()].some(({ images, output }) => images.length === 0 && output.some(({ isImage }) => isImage === true));
+}
+
+function withImages(known: Turn["calls"], stored: Turn["calls"]): Turn["calls"] {
+  const found = [...stored.values()].filter(({ images }) => images.length > 0);
+  if (found.length === 0) return known;
+  const calls = new Map(known);
+  for (const { id, images } of found) {
+    const call = calls.get(id);
+    if (call !== undefined) calls.set(id, { ...call, images });
+  }
+  return calls;
 }
 
 const chats = new Map<string, ChatStore>();

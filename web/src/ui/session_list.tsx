@@ -83,7 +83,7 @@ function SessionRow({ session }: { session: SessionInfo }) {
   return (
     <li class="session-row">
       <a href={href(path)} aria-current={location.value.path === path ? "page" : undefined}>
-        <span class="session-title">{showControls(sessionTitle(session))}</span>
+        <span class="session-title">{sessionTitle(session)}</span>
         {state !== undefined && <span class={`session-state ${session.state ?? ""}`} role="img" aria-label={state} title={state} />}
       </a>
       <SessionMenu session={session} />

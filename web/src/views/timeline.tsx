@@ -8,8 +8,11 @@ import type { RunInfo } from "../api/types";
 import { href, type ViewProps } from "../router";
 import { Button, EmptyState, ErrorState, IconButton, Loading, PageHeader } from "../ui/controls";
 import { Icon } from "../ui/icons";
-import { formatDuration } from "../model/format";
+import { formatDuration, showControls, stripAnsi } from "../model/format";
+import { sessionTitle } from "../model/session_list";
+import { sessionList } from "../state/sessions";
 import { JsonBlock } from "./parts";
+import { ReplayPanel } from "./replay";
 import { type RunEvent, type Row, type Span, type SpanKind, Timeline, pickTicks, placeBar, zoomRange } from "./timeline_model";
 
 const ROW_HEIGHT = 30;
@@ -31,12 +34,12 @@ interface Range {
   to: number;
 }
 
-export default function RunView({ params }: ViewProps) {
+export default function RunView({ params, query }: ViewProps) {
   const runId = params["runId"] ?? "";
-  return <RunTimeline key={runId} runId={runId} />;
+  return <RunTimeline key={runId} runId={runId} replayedCall={query.get("replay") ?? ""} />;
 }
 
-function RunTimeline({ runId }: { runId: string }) {
+function RunTimeline({ runId, replayedCall }: { runId: string; replayedCall: string }) {
   const { timeline, version, now, error, isLoaded, retry } = useRunEvents(runId);
   const text = useSignal("");
   const hidden = useSignal<ReadonlySet<SpanKind>>(new Set());
@@ -60,7 +63,7 @@ function RunTimeline({ runId }: { runId: string }) {
   if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
   return (
     <div class="timeline-view">
-      <PageHeader title="Run">
+      <PageHeader title={runTitle(timeline.sessionId)}>
         {timeline.sessionId !== "" && (
           <a class="button plain" href={href(`/sessions/${timeline.sessionId}?run=${runId}`)}>
             <Icon name="chat" /> Open session
@@ -71,6 +74,10 @@ function RunTimeline({ runId }: { runId: string }) {
         </a>
       </PageHeader>
       <Summary timeline={timeline} now={now} runId={runId} />
+      {replayedCall !== "" ? (
+        <ReplayOfCall timeline={timeline} runId={runId} callId={replayedCall} />
+      ) : (
+        <>
       <div class="timeline-tools" role="toolbar" aria-label="Filter and zoom">
         <input type="search" class="input" placeholder="Filter by name or content" aria-label="Filter" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
         <div class="chips" role="group" aria-label="Kinds">
@@ -107,8 +114,27 @@ function RunTimeline({ runId }: { runId: string }) {
           {selected !== undefined && <Details span={selected} timeline={timeline} runId={runId} now={now} version={version} onClose={() => (selectedId.value = "")} />}
         </div>
       )}
+        </>
+      )}
     </div>
   );
+}
+
+function ReplayOfCall({ timeline, runId, callId }: { timeline: Timeline; runId: string; callId: string }) {
+  const span = timeline.spans.find(({ kind, toolCallId }) => kind === "cell" && toolCallId === callId);
+  if (span?.cellId !== undefined) return <ReplayPanel runId={runId} cellId={span.cellId} code={codeOf(span) ?? ""} language="typescript" />;
+  if (!timeline.isEnded) return <Loading />;
+  return (
+    <EmptyState title="There is no record of this program">
+      <a href={href(`/runs/${runId}`)}>Show the timeline</a>
+    </EmptyState>
+  );
+}
+
+/** A run is known by its session. */
+function runTitle(sessionId: string): string {
+  const session = sessionList.value.byId.get(sessionId);
+  return session === undefined ? "Run" : `Run in ${sessionTitle(session)}`;
 }
 
 /** Read the events of a run, live or stored, and draw them a few times per second. */
@@ -340,9 +366,9 @@ function WaterfallRow({ row, top, range, now, isSelected, isCollapsed, onSelect,
           {hasChildren && <Icon name="chevron" />}
         </span>
         <span class="swatch" aria-hidden="true" />
-        <span class="label">{span.name}</span>
+        <span class="label">{showControls(span.name)}</span>
         <span class="visually-hidden">{STATE_LABELS[span.state]}</span>
-        <span class="detail">{span.detail}</span>
+        <span class="detail">{showControls(span.detail)}</span>
       </div>
       <div class="waterfall-track">
         {bar !== null && (
@@ -418,7 +444,7 @@ function Details({ span, timeline, runId, now, onClose }: DetailsProps) {
   return (
     <aside class="span-details" aria-label={`Details of ${span.name}`}>
       <header>
-        <h2>{span.name}</h2>
+        <h2>{showControls(span.name)}</h2>
         <IconButton icon="close" label="Close details" onClick={onClose} />
       </header>
       <dl class="facts">
@@ -431,16 +457,23 @@ function Details({ span, timeline, runId, now, onClose }: DetailsProps) {
         {span.detail !== "" && span.kind !== "call" && span.kind !== "cell" && (
           <>
             <dt>Detail</dt>
-            <dd>{span.detail}</dd>
+            <dd>{showControls(span.detail)}</dd>
           </>
         )}
       </dl>
-      {span.toolCallId !== "" && timeline.sessionId !== "" && (
-        <a class="button plain" href={href(`/sessions/${timeline.sessionId}?run=${runId}&call=${encodeURIComponent(span.toolCallId)}`)}>
-          <Icon name="chat" /> Show in chat
-        </a>
-      )}
-      {span.error !== undefined && <p class="problem">{span.error}</p>}
+      <div class="form-actions">
+        {span.toolCallId !== "" && timeline.sessionId !== "" && (
+          <a class="button plain" href={href(`/sessions/${timeline.sessionId}?run=${runId}&call=${encodeURIComponent(span.toolCallId)}`)}>
+            <Icon name="chat" /> Show in chat
+          </a>
+        )}
+        {span.cellId !== undefined && span.endedAt !== null && (
+          <a class="button plain" href={href(`/runs/${runId}?replay=${encodeURIComponent(span.toolCallId)}`)}>
+            <Icon name="play" /> Replay
+          </a>
+        )}
+      </div>
+      {span.error !== undefined && <p class="problem">{showControls(stripAnsi(span.error))}</p>}
       {code !== undefined ? <JsonBlock title="Program" text={code} language="typescript" /> : span.input !== undefined && <JsonBlock title="Input" value={span.input} />}
       {span.result !== undefined && <JsonBlock title="Result" value={span.result} />}
     </aside>

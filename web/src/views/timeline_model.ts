@@ -18,6 +18,8 @@ export interface Span {
   state: SpanState;
   /** The call that a person finds in the chat; empty for others. */
   toolCallId: string;
+  /** Of a cell: its id, for a replay. */
+  cellId?: string;
   input?: Json;
   result?: Json;
   error?: string;
@@ -101,7 +103,11 @@ export class Timeline {
       this.model = asText(data["model"]) || this.model;
     },
     "run.waiting": (_, time) => this.#startWait("Run waits", "for an answer", "", time),
-    "run.resumed": (_, time) => this.#closeLast("wait", "", time),
+    "run.resumed": (data, time) => this.#resumeRun(data["cause"] === "restart", time),
+    "cell.started": (data) => {
+      const span = this.#byId.get(asText(data["toolCallId"]));
+      if (span !== undefined) span.cellId = asText(data["runId"]);
+    },
     "model.started": (data, time) => this.#startModel(data, time),
     "model.requested": (data, time) => this.#startModel(data, time),
     "message.completed": (data, time) => this.#endModel(data, time),
@@ -114,7 +120,8 @@ export class Timeline {
     "call.ended": (data, time) => this.#endCall(data, time),
     "cell.suspended": (data, time) => {
       const bytes = asNumber(data["snapshotBytes"]);
-      const detail = [asText(data["reason"]), bytes > 0 ? `snapshot of ${bytes.toLocaleString("en")} bytes` : ""];
+      const isDurable = data["isDurable"] === true;
+      const detail = [asText(data["reason"]), bytes > 0 ? `snapshot of ${bytes.toLocaleString("en")} bytes` : "", isDurable ? "survives a restart" : ""];
       this.#startWait("Suspended", detail.filter(Boolean).join(", "), asText(data["toolCallId"]), time);
     },
     "cell.resumed": (data, time) => this.#closeLast("wait", asText(data["toolCallId"]), time),
@@ -147,6 +154,12 @@ export class Timeline {
     "compaction.ended": (_, time) => this.#closeLast("wait", "", time),
     "turn.ended": (data, time) => this.#endTurn(data, time),
   };
+
+  #resumeRun(isRestart: boolean, time: number): void {
+    const wait = this.spans.findLast((span) => span.kind === "wait" && span.parentId === "" && span.endedAt === null);
+    if (wait !== undefined && isRestart) wait.detail += " · continued after a restart of the gateway";
+    this.#closeLast("wait", "", time);
+  }
 
   #startModel(data: RunEvent["data"], time: number): void {
     this.#modelCalls += 1;

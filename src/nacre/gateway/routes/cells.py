@@ -44,6 +44,8 @@ class CellStateInfo(ResponseModel):
     """When a waiting cell is aborted if nobody resumes it."""
     can_be_resumed: bool
     """Whether you can resume it: it waits, and not for an answer of a person or a client."""
+    is_stored: bool
+    """Whether it survives a restart of the gateway: it waits, and is durable."""
     snapshot_bytes: int | None
     pending_calls: tuple[PendingCallInfo, ...]
     language: str
@@ -98,6 +100,7 @@ def _cell_info(cell: CellInfo) -> CellStateInfo:
         created_at=now - cell.age_seconds,
         expires_at=None if left is None else now + left,
         can_be_resumed=cell.can_be_resumed,
+        is_stored=cell.is_stored,
         snapshot_bytes=cell.snapshot_bytes or None,
         pending_calls=tuple(
             PendingCallInfo(

@@ -133,7 +133,7 @@ def cut_text(text: str) -> tuple[str, CutInfo | None]:
     return start, CutInfo(bytes=len(encoded))
 
 
-def _cut_json(value: JsonValue) -> tuple[JsonValue, CutInfo | None]:
+def cut_json(value: JsonValue) -> tuple[JsonValue, CutInfo | None]:
     """The value, or the start of its JSON as a text."""
     if isinstance(value, (bool, int, float, type(None))):
         return value, None
@@ -266,8 +266,8 @@ class CallInfo(ResponseModel):
 
 def call_info(node: CallNode) -> CallInfo:
     # The projection limits the depth.
-    given, input_cut = _cut_json(node.input)
-    result, result_cut = _cut_json(node.result)
+    given, input_cut = cut_json(node.input)
+    result, result_cut = cut_json(node.result)
     return CallInfo(
         tool_call_id=node.call_id,
         tool_id=node.tool_id,

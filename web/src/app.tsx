@@ -8,7 +8,7 @@ import { location, matchPath, type Route, type View } from "./router";
 import { authStatus } from "./state/auth";
 import { ApprovalTray } from "./ui/approval_tray";
 import { ConnectionBanner, Notices } from "./ui/messages";
-import { EmptyState, ErrorState, Loading } from "./ui/controls";
+import { Button, EmptyState, Loading } from "./ui/controls";
 import { whenIdle } from "./ui/gradual";
 import { highlight } from "./ui/highlight";
 import { renderMarkdown } from "./ui/markdown";
@@ -83,7 +83,6 @@ interface LoadedView {
 
 function CurrentView() {
   const { path, query } = location.value;
-  const attempts = useSignal(0);
   const loaded = useSignal<LoadedView | undefined>(undefined);
   const match = findRoute(path);
   const route = match?.route;
@@ -95,13 +94,24 @@ function CurrentView() {
       (module) => (loaded.value = { route, view: module.default, error: undefined }),
       (error: unknown) => (loaded.value = { route, view: undefined, error }),
     );
-  }, [route, attempts.value]);
+  }, [route]);
   if (match === undefined) return <EmptyState title="There is no such page" />;
   // The chat is part of the first view: nothing to wait for.
   const View = match.route.load === chat ? Chat : loaded.value?.route === match.route ? loaded.value.view : undefined;
   if (View !== undefined) return <View params={match.params} query={query} />;
-  if (loaded.value?.error !== undefined) return <ErrorState error={loaded.value.error} onRetry={() => (attempts.value += 1)} />;
+  if (loaded.value?.error !== undefined) return <MissingPart />;
   return <Loading />;
+}
+
+/** A browser remembers that a file could not be loaded, so only a new page can try again. */
+function MissingPart() {
+  return (
+    <div class="state error" role="alert">
+      <h2>This view could not be loaded</h2>
+      <p>The gateway does not respond, or was updated since you opened this page.</p>
+      <Button onClick={() => window.location.reload()}>Reload the page</Button>
+    </div>
+  );
 }
 
 function findRoute(path: string): { route: Route; params: Record<string, string> } | undefined {

@@ -7,6 +7,8 @@ const MAX_DELAY_MS = 15_000;
 /** The gateway sends a comment every 10 seconds: after three of them the connection is dead. */
 const MAX_SILENCE_MS = 31_000;
 
+const MAX_PAUSE_MS = 2 ** 31 - 1;
+
 export type StreamStatus = "connecting" | "open" | "waiting";
 
 export interface StreamHandlers {
@@ -22,6 +24,7 @@ export class EventStream {
   #attempt = 0;
   #wake: (() => void) | undefined;
   #isClosed = false;
+  #isPaused = false;
 
   constructor(
     readonly path: string,
@@ -43,11 +46,26 @@ export class EventStream {
     this.#wake?.();
   }
 
+  /** Disconnect until `unpause`, which continues after the last event. */
+  pause(): void {
+    this.#isPaused = true;
+    this.#controller.abort();
+  }
+
+  unpause(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#wake?.();
+  }
+
   async #run(): Promise<void> {
     while (!this.#isClosed) {
+      while (this.#isPaused && !this.#isClosed) await this.#pause(MAX_PAUSE_MS);
+      if (this.#isClosed) return;
       this.handlers.onStatus("connecting", 0);
       await this.#readOnce();
       if (this.#isClosed) return;
+      if (this.#isPaused) continue;
       const delay = nextDelay(this.#attempt, Math.random());
       this.#attempt += 1;
       this.handlers.onStatus("waiting", Date.now() + delay);

@@ -6,6 +6,8 @@ import type { AppEvent } from "../api/types";
 import type { ServerEvent } from "../model/sse";
 import { authStatus } from "./auth";
 
+/** A browser opens six connections to a host, for all of its tabs. One that nobody sees gives up its own after this time. */
+const HIDDEN_STREAM_MS = 30_000;
 /** A page that is not visible gets no animation frames. */
 const HIDDEN_INTERVAL_MS = 250;
 /** After a large batch the page needs time for other things. */
@@ -59,8 +61,15 @@ export function startLive(): void {
     else disconnect();
   });
   addEventListener("online", retryConnection);
+  let pause = 0;
   document.addEventListener("visibilitychange", () => {
-    if (document.visibilityState === "visible") retryConnection();
+    clearTimeout(pause);
+    if (document.visibilityState === "visible") {
+      stream?.unpause();
+      retryConnection();
+    } else {
+      pause = window.setTimeout(() => stream?.pause(), HIDDEN_STREAM_MS);
+    }
   });
 }
 

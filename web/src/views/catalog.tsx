@@ -6,11 +6,11 @@ import { ApiError, describeError, request } from "../api/client";
 import type { Json, RunInfo } from "../api/types";
 import { href, navigate, type ViewProps } from "../router";
 import { onEvents } from "../state/live";
-import { Button, EmptyState, ErrorState, Loading, PageHeader, Spinner } from "../ui/controls";
-import { formatBytes } from "../model/format";
+import { Button, Dialog, EmptyState, ErrorState, IconButton, Loading, PageHeader, Spinner } from "../ui/controls";
+import { formatBytes, showControls } from "../model/format";
 import { Icon } from "../ui/icons";
 import { exampleOf, parseJson, type Schema } from "./json_schema";
-import { Fetched, JsonBlock, Prose, TabPanel, Tabs, useRequest } from "./parts";
+import { AgentSelect, Fetched, JsonBlock, Prose, TabPanel, Tabs, useRequest } from "./parts";
 
 const SEARCH_DELAY_MS = 150;
 const MAX_LISTED = 200;
@@ -67,15 +67,18 @@ interface ToolDetails {
 export default function Catalog({ query }: ViewProps) {
   const chosen = query.get("tool") ?? "";
   const text = query.get("q") ?? "";
-  const openTool = (toolId: string) => navigate(address(text, toolId), { replace: chosen !== "" });
+  const agentId = query.get("agent") ?? "";
+  const openTool = (toolId: string) => navigate(address(text, toolId, agentId), { replace: chosen !== "" });
   return (
     <div class={`catalog-view${chosen === "" ? "" : " has-chosen"}`}>
-      <PageHeader title="Catalog" />
-      <SurfaceSummary />
+      <PageHeader title="Catalog">
+        <AgentSelect value={agentId} onChange={(id) => navigate(address(text, chosen, id), { replace: true })} />
+      </PageHeader>
+      <SurfaceSummary agentId={agentId} />
       <div class={`split${chosen === "" ? "" : " has-chosen"}`}>
         <section class="split-list" aria-label="Tools">
-          <SearchBox text={text} onSearch={(next) => navigate(address(next, chosen), { replace: true })} />
-          {text === "" ? <AllTools chosen={chosen} onOpen={openTool} /> : <Hits text={text} chosen={chosen} onOpen={openTool} />}
+          <SearchBox text={text} onSearch={(next) => navigate(address(next, chosen, agentId), { replace: true })} />
+          {text === "" ? <AllTools agentId={agentId} chosen={chosen} onOpen={openTool} /> : <Hits agentId={agentId} text={text} chosen={chosen} onOpen={openTool} />}
         </section>
         <section class="split-main" aria-label="Tool">
           {chosen === "" ? (
@@ -83,7 +86,7 @@ export default function Catalog({ query }: ViewProps) {
               <p>You see its declaration, its schema, and you can call it.</p>
             </EmptyState>
           ) : (
-            <ToolPage key={chosen} toolId={chosen} onBack={() => navigate(address(text, ""))} />
+            <ToolPage key={`${agentId} ${chosen}`} agentId={agentId} toolId={chosen} onBack={() => navigate(address(text, "", agentId))} />
           )}
         </section>
       </div>
@@ -91,24 +94,42 @@ export default function Catalog({ query }: ViewProps) {
   );
 }
 
-function address(text: string, toolId: string): string {
+function address(text: string, toolId: string, agentId: string): string {
   const parameters = new URLSearchParams();
+  if (agentId !== "") parameters.set("agent", agentId);
   if (text !== "") parameters.set("q", text);
   if (toolId !== "") parameters.set("tool", toolId);
   const query = parameters.toString();
   return query === "" ? "/catalog" : `/catalog?${query}`;
 }
 
+/** The default agent needs no name. */
+function ofAgent(agentId: string): { agentId?: string } {
+  return agentId === "" ? {} : { agentId };
+}
+
 /** What the model sees against what is behind it. */
-function SurfaceSummary() {
-  const loaded = useRequest<Surface>("/api/catalog/surface");
+function SurfaceSummary({ agentId }: { agentId: string }) {
+  const loaded = useRequest<Surface>("/api/catalog/surface", ofAgent(agentId));
+  const isOpen = useSignal(false);
   if (loaded.data === undefined) return loaded.error === undefined ? <div class="surface-summary" /> : null;
   const { visible, visibleBytes, visibleTokens, catalog } = loaded.data;
   const most = Math.max(visibleBytes, catalog.bytes, 1);
   const saved = catalog.bytes > visibleBytes ? Math.round((1 - visibleBytes / catalog.bytes) * 100) : 0;
   return (
     <section class="surface-summary" aria-label="What the model sees">
-      <SizeBar label="The model sees" names={visible.map((tool) => tool.name).join(", ")} count={visible.length} bytes={visibleBytes} tokens={visibleTokens} share={visibleBytes / most} isAccent />
+      <SizeBar label="The model sees" names={visible.map((tool) => tool.name).join(", ")} count={visible.length} bytes={visibleBytes} tokens={visibleTokens} share={visibleBytes / most} isAccent onShow={() => (isOpen.value = true)} />
+      {isOpen.value && (
+        <Dialog title="What the model sees" class="wide" onClose={() => (isOpen.value = false)}>
+          <header class="dialog-header">
+            <h2>What the model sees</h2>
+            <IconButton icon="close" label="Close" onClick={() => (isOpen.value = false)} />
+          </header>
+          {visible.slice(0, MAX_LISTED).map((tool) => (
+            <JsonBlock key={tool.name} title={`${tool.name}, ${formatBytes(tool.bytes)}`} text={tool.description} language="" />
+          ))}
+        </Dialog>
+      )}
       <SizeBar label="Behind it" names={Object.entries(catalog.sources).filter(([, count]) => count > 0).map(([name, count]) => `${count} ${name}`).join(", ")} count={catalog.tools} bytes={catalog.bytes} tokens={catalog.tokens} share={catalog.bytes / most} />
       {saved > 0 && <p class="saved"><strong>{saved}%</strong> less to send with each request</p>}
     </section>
@@ -123,9 +144,10 @@ interface SizeBarProps {
   tokens: number;
   share: number;
   isAccent?: boolean;
+  onShow?: () => void;
 }
 
-function SizeBar({ label, names, count, bytes, tokens, share, isAccent = false }: SizeBarProps) {
+function SizeBar({ label, names, count, bytes, tokens, share, isAccent = false, onShow }: SizeBarProps) {
   return (
     <div class="size-bar">
       <div class="size-bar-text">
@@ -141,6 +163,11 @@ function SizeBar({ label, names, count, bytes, tokens, share, isAccent = false }
         <span style={{ width: `${Math.max(share * 100, 0.5)}%` }} />
       </div>
       <p class="hint">{names}</p>
+      {onShow !== undefined && (
+        <Button variant="quiet" class="show-definitions" onClick={onShow}>
+          Show the definitions
+        </Button>
+      )}
     </div>
   );
 }
@@ -162,8 +189,8 @@ function SearchBox({ text, onSearch }: { text: string; onSearch: (text: string) 
   );
 }
 
-function AllTools({ chosen, onOpen }: { chosen: string; onOpen: (toolId: string) => void }) {
-  const loaded = useRequest<{ tools: Tool[] }>("/api/tools");
+function AllTools({ agentId, chosen, onOpen }: { agentId: string; chosen: string; onOpen: (toolId: string) => void }) {
+  const loaded = useRequest<{ tools: Tool[] }>("/api/tools", ofAgent(agentId));
   return (
     <Fetched loaded={loaded}>
       {({ tools }) =>
@@ -184,8 +211,8 @@ function AllTools({ chosen, onOpen }: { chosen: string; onOpen: (toolId: string)
   );
 }
 
-function Hits({ text, chosen, onOpen }: { text: string; chosen: string; onOpen: (toolId: string) => void }) {
-  const loaded = useRequest<{ hits: Hit[] }>("/api/catalog/search", { q: text, limit: 50 });
+function Hits({ agentId, text, chosen, onOpen }: { agentId: string; text: string; chosen: string; onOpen: (toolId: string) => void }) {
+  const loaded = useRequest<{ hits: Hit[] }>("/api/catalog/search", { q: text, limit: 50, ...ofAgent(agentId) });
   return (
     <Fetched loaded={loaded}>
       {({ hits }) => {
@@ -219,10 +246,10 @@ function ToolItem({ name, description, source, isChosen, onOpen, children }: Too
     <li class={isChosen ? "chosen" : ""}>
       <button type="button" class="tool-item" aria-current={isChosen ? "true" : undefined} onClick={onOpen}>
         <span class="tool-head">
-          <code>{name}</code>
-          <span class="badge">{source}</span>
+          <code>{showControls(name)}</code>
+          <span class="badge">{showControls(source)}</span>
         </span>
-        <span class="tool-description">{description}</span>
+        <span class="tool-description">{showControls(description)}</span>
       </button>
       {children}
     </li>
@@ -275,8 +302,8 @@ function Explanation({ hit, share }: { hit: Hit; share: number }) {
 
 type ToolTab = "declaration" | "schema" | "try";
 
-function ToolPage({ toolId, onBack }: { toolId: string; onBack: () => void }) {
-  const loaded = useRequest<ToolDetails>(`/api/catalog/tools/${encodeURIComponent(toolId)}`);
+function ToolPage({ agentId, toolId, onBack }: { agentId: string; toolId: string; onBack: () => void }) {
+  const loaded = useRequest<ToolDetails>(`/api/catalog/tools/${encodeURIComponent(toolId)}`, ofAgent(agentId));
   const tab = useSignal<ToolTab>("declaration");
   if (loaded.error !== undefined) return <ErrorState error={loaded.error} onRetry={() => void loaded.reload()} />;
   const tool = loaded.data;
@@ -288,11 +315,11 @@ function ToolPage({ toolId, onBack }: { toolId: string; onBack: () => void }) {
       </Button>
       <header>
         <h2>
-          <code>{tool.toolName}</code>
+          <code>{showControls(tool.toolName)}</code>
         </h2>
-        <code class="hint">{tool.toolId}</code>
+        <code class="hint">{showControls(tool.toolId)}</code>
         <p>
-          <Prose text={tool.description} />
+          <Prose text={showControls(tool.description)} />
         </p>
         <p class="badges">
           <span class="badge">{tool.source}</span>
@@ -316,9 +343,10 @@ function ToolPage({ toolId, onBack }: { toolId: string; onBack: () => void }) {
           <>
             <JsonBlock title="Input schema" value={tool.parameters as Json} />
             {tool.outputSchema !== null && tool.outputSchema !== undefined && <JsonBlock title="Output schema" value={tool.outputSchema} />}
+            <JsonBlock title="Its definition, if the model saw it directly" value={tool.seenAs} />
           </>
         )}
-        {tab.value === "try" && <TryCall tool={tool} />}
+        {tab.value === "try" && <TryCall tool={tool} agentId={agentId} />}
       </TabPanel>
     </article>
   );
@@ -333,7 +361,7 @@ interface CallAnswer {
 }
 
 /** Call a tool, with policy, approvals and a record as for any call. */
-function TryCall({ tool }: { tool: ToolDetails }) {
+function TryCall({ tool, agentId }: { tool: ToolDetails; agentId: string }) {
   const draft = useSignal(JSON.stringify(exampleOf(tool.parameters), null, 2));
   const problem = useSignal("");
   const isBusy = useSignal(false);
@@ -362,7 +390,7 @@ function TryCall({ tool }: { tool: ToolDetails }) {
     answer.value = undefined;
     isBusy.value = true;
     try {
-      answer.value = await request<CallAnswer>("/api/catalog/call", { method: "POST", body: { toolId: tool.toolId, input: parsed.value } });
+      answer.value = await request<CallAnswer>("/api/catalog/call", { method: "POST", body: { toolId: tool.toolId, input: parsed.value, ...ofAgent(agentId) } });
     } catch (error) {
       problem.value = error instanceof ApiError && error.path !== "" ? `${error.path}: ${error.message}` : describeError(error);
     } finally {

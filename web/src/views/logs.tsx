@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { request } from "../api/client";
 import { Button, EmptyState, ErrorState } from "../ui/controls";
-import { stripAnsi } from "../model/format";
+import { showControls, stripAnsi } from "../model/format";
 
 const POLL_MS = 2000;
 const MAX_LINES = 1000;
@@ -100,7 +100,7 @@ export function Logs() {
               <time>{formatLogTime(line.time)}</time>
               <span class="level">{line.level.toLowerCase()}</span>
               <span class="logger">{line.logger}</span>
-              <span class="message">{stripAnsi(line.message)}</span>
+              <span class="message">{showControls(stripAnsi(line.message))}</span>
             </div>
           ))}
           <div ref={end} />

@@ -7,33 +7,42 @@ import { href, navigate, type ViewProps } from "../router";
 import { hasScope } from "../state/auth";
 import { attempt, notify } from "../state/notices";
 import { Button, EmptyState, PageHeader } from "../ui/controls";
-import { formatAge, formatBytes, formatDuration, formatTime, stripAnsi } from "../model/format";
+import { formatAge, formatBytes, formatCount, formatDuration, formatTime, showControls, stripAnsi } from "../model/format";
 import { Logs } from "./logs";
-import { DataTable, Fetched, JsonBlock, TabPanel, Tabs, useRequest } from "./parts";
+import { DataTable, Fetched, JsonBlock, type Loaded, TabPanel, Tabs, useRequest } from "./parts";
 
 const REFRESH_MS = 5000;
 
-type Tab = "health" | "cells" | "servers" | "plugins" | "approvals" | "logs";
+type Tab = "health" | "cells" | "servers" | "plugins" | "heartbeats" | "codex" | "approvals" | "logs";
 const TABS: readonly { id: Tab; label: string }[] = [
   { id: "health", label: "Health" },
   { id: "cells", label: "Cells" },
   { id: "servers", label: "MCP servers" },
   { id: "plugins", label: "Plugins" },
+  { id: "heartbeats", label: "Heartbeats" },
+  { id: "codex", label: "Codex" },
   { id: "approvals", label: "Approvals" },
   { id: "logs", label: "Logs" },
 ];
 
 export default function Operate({ query }: ViewProps) {
   const tab = TABS.find(({ id }) => id === query.get("tab"))?.id ?? "health";
+  const heartbeats = useRequest<{ heartbeats: Heartbeat[] }>("/api/heartbeats", undefined, REFRESH_MS);
+  const threads = useRequest<{ threads: Thread[] }>("/api/codex/threads", undefined, REFRESH_MS);
+  // Of these, most gateways have none.
+  const isShown = (id: Tab) =>
+    id === tab || (id === "heartbeats" ? (heartbeats.data?.heartbeats.length ?? 0) > 0 : id !== "codex" || (threads.data?.threads.length ?? 0) > 0);
   return (
     <div class="operate-view">
       <PageHeader title="Operate">{hasScope("admin") && <DiagnosticsButton />}</PageHeader>
-      <Tabs label="Operate" tabs={TABS} current={tab} onChange={(id) => navigate(`/operate?tab=${id}`, { replace: true })} />
+      <Tabs label="Operate" tabs={TABS.filter(({ id }) => isShown(id))} current={tab} onChange={(id) => navigate(`/operate?tab=${id}`, { replace: true })} />
       <TabPanel id={tab}>
         {tab === "health" && <Health />}
         {tab === "cells" && <Cells />}
         {tab === "servers" && <Servers />}
         {tab === "plugins" && <Plugins />}
+        {tab === "heartbeats" && <Heartbeats loaded={heartbeats} />}
+        {tab === "codex" && <Threads loaded={threads} />}
         {tab === "approvals" && <Approvals />}
         {tab === "logs" && <Logs />}
       </TabPanel>
@@ -171,6 +180,7 @@ interface Cell {
   createdAt: number;
   expiresAt: number | null;
   canBeResumed: boolean;
+  isStored: boolean;
   snapshotBytes: number | null;
   pendingCalls: { toolId: string; method: string; isAwaitingSomebody: boolean }[];
   language: string;
@@ -207,6 +217,7 @@ function CellCard({ cell, onAct }: { cell: Cell; onAct: (action: "resume" | "abo
   const facts = [
     cell.reason ?? "",
     cell.snapshotBytes ? `snapshot ${formatBytes(cell.snapshotBytes)}` : "",
+    cell.isStored ? "survives a restart" : "",
     cell.pendingCalls.length > 0 ? `waits for ${cell.pendingCalls.map((call) => call.toolId || call.method).join(", ")}` : "",
     `started ${formatTime(cell.createdAt)}`,
     cell.expiresAt === null ? "" : `expires ${formatTime(cell.expiresAt)}`,
@@ -278,7 +289,7 @@ function Servers() {
                 <td>{server.listedAt === null ? "–" : formatTime(server.listedAt)}</td>
                 <td class="number">{server.restarts}</td>
                 <td>
-                  <Button onClick={() => restart(server)}>Restart</Button>
+                  {hasScope("admin") && <Button onClick={() => restart(server)}>Restart</Button>}
                 </td>
               </tr>
             ))}
@@ -335,6 +346,101 @@ function Plugins() {
   );
 }
 
+interface Heartbeat {
+  agentId: string;
+  everySeconds: number;
+  nextTime: number;
+  last: { status: string; time: number; reason: string; runId: string; summary: string; text: string; error: string } | null;
+}
+
+function Heartbeats({ loaded }: { loaded: Loaded<{ heartbeats: Heartbeat[] }> }) {
+  const wake = (agentId: string) =>
+    void attempt(async () => {
+      const { status, reason } = await request<{ status: string; reason: string }>(`/api/heartbeats/${encodeURIComponent(agentId)}`, { method: "POST" });
+      notify(status === "skipped" ? `${agentId} was not woken: ${reason}.` : `${agentId} is awake.`);
+      await loaded.reload();
+    });
+  return (
+    <Fetched loaded={loaded}>
+      {({ heartbeats }) =>
+        heartbeats.length === 0 ? (
+          <EmptyState title="No agent has heartbeats">
+            <p>An agent with heartbeats is woken without a message, again and again.</p>
+          </EmptyState>
+        ) : (
+          <DataTable label="Heartbeats" head={["Agent", "Every", "Next", "Last", ""]}>
+            {heartbeats.map(({ agentId, everySeconds, nextTime, last }) => (
+              <tr key={agentId}>
+                <td>
+                  <strong>{agentId}</strong>
+                </td>
+                <td>{formatAge(everySeconds)}</td>
+                <td>{formatTime(nextTime)}</td>
+                <td>
+                  {last === null ? (
+                    "–"
+                  ) : (
+                    <>
+                      <span class={`badge ${last.status === "failed" ? "bad" : ""}`}>{last.status}</span> {formatTime(last.time)}
+                      <p class="hint">{showControls(last.error || last.text || last.summary || last.reason)}</p>
+                    </>
+                  )}
+                </td>
+                <td class="row-actions">
+                  {last !== null && last.runId !== "" && <a href={href(`/runs/${last.runId}`)}>Run</a>}
+                  {hasScope("run") && <Button onClick={() => wake(agentId)}>Wake now</Button>}
+                </td>
+              </tr>
+            ))}
+          </DataTable>
+        )
+      }
+    </Fetched>
+  );
+}
+
+interface Thread {
+  sessionId: string;
+  threadId: string;
+  model: string;
+  cwd: string;
+  usedTokens: number;
+  windowTokens: number;
+  updatedAt: number;
+}
+
+function Threads({ loaded }: { loaded: Loaded<{ threads: Thread[] }> }) {
+  return (
+    <Fetched loaded={loaded}>
+      {({ threads }) =>
+        threads.length === 0 ? (
+          <EmptyState title="No session has a thread in Codex" />
+        ) : (
+          <DataTable label="Threads of Codex" head={["Thread", "Model", "Context", "Used", ""]}>
+            {threads.map((thread) => (
+              <tr key={thread.sessionId}>
+                <td>
+                  <code>{thread.threadId}</code>
+                  <p class="hint">{thread.cwd}</p>
+                </td>
+                <td>{thread.model}</td>
+                <td class="number">
+                  {formatCount(thread.usedTokens)}
+                  {thread.windowTokens > 0 && ` of ${formatCount(thread.windowTokens)}`} tokens
+                </td>
+                <td>{formatTime(thread.updatedAt)}</td>
+                <td>
+                  <a href={href(`/sessions/${thread.sessionId}`)}>Session</a>
+                </td>
+              </tr>
+            ))}
+          </DataTable>
+        )
+      }
+    </Fetched>
+  );
+}
+
 const GOOD_STATES = new Set(["ready", "running", "connected", "loaded", "ok"]);
 const BAD_STATES = new Set(["failed", "unavailable", "error", "stopped"]);
 
@@ -378,9 +484,9 @@ function ApprovalRow({ approval, tone, answer }: { approval: ApprovalRequest; to
     <tr>
       <td>{formatTime(approval.createdAt)}</td>
       <td>
-        <code>{approval.toolName}</code>
+        <code>{showControls(approval.toolName)}</code>
       </td>
-      <td>{approval.reason}</td>
+      <td>{showControls(approval.reason)}</td>
       <td>
         <span class={`badge ${tone}`}>{answer}</span>
       </td>

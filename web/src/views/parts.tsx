@@ -59,6 +59,28 @@ export function Fetched<T>({ loaded, children }: { loaded: Loaded<T>; children: 
   return <Loading />;
 }
 
+interface Agents {
+  agents: { id: string; name: string; isDefault: boolean }[];
+}
+
+/** Choose an agent, if there are several. The default one is the empty id. */
+export function AgentSelect({ value, onChange }: { value: string; onChange: (id: string) => void }) {
+  const agents = useRequest<Agents>("/api/agents");
+  if ((agents.data?.agents.length ?? 0) < 2) return null;
+  return (
+    <label class="agent-select">
+      <span class="hint">Agent</span>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {agents.data?.agents.map((agent) => (
+          <option key={agent.id} value={agent.isDefault ? "" : agent.id}>
+            {agent.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 interface BlockProps {
   title: string;
   value?: Json;

@@ -15,7 +15,7 @@ import { attempt } from "../state/notices";
 import { readStored, writeStored } from "../state/storage";
 import { Button, EmptyState, PageHeader } from "../ui/controls";
 import { Icon } from "../ui/icons";
-import { useRequest } from "./parts";
+import { AgentSelect } from "./parts";
 
 const REDRAW_MS = 60;
 const EXAMPLE = `// tools.name(input) calls a tool.
@@ -24,17 +24,12 @@ console.log(\`\${found.length} tools\`);
 return found;`;
 const ENDINGS = new Set(["run.completed", "run.failed", "run.aborted", "run.interrupted"]);
 
-interface Agents {
-  agents: { id: string; name: string; isDefault: boolean }[];
-}
-
 export default function Playground() {
   const code = useSignal(readStored("playground.code") || EXAMPLE);
   const language = useSignal(readStored("playground.language") || "typescript");
   const agentId = useSignal("");
   const runId = useSignal("");
   const isBusy = useSignal(false);
-  const agents = useRequest<Agents>("/api/agents");
   const turn = useTurn(runId.value);
 
   const run = async () => {
@@ -75,18 +70,7 @@ export default function Playground() {
                 <option value="javascript">JavaScript</option>
               </select>
             </label>
-            {(agents.data?.agents.length ?? 0) > 1 && (
-              <label>
-                <span class="hint">Agent</span>
-                <select value={agentId.value} onChange={(event) => (agentId.value = event.currentTarget.value)}>
-                  {agents.data?.agents.map((agent) => (
-                    <option key={agent.id} value={agent.isDefault ? "" : agent.id}>
-                      {agent.name}
-                    </option>
-                  ))}
-                </select>
-              </label>
-            )}
+            <AgentSelect value={agentId.value} onChange={(id) => (agentId.value = id)} />
           </div>
           <textarea
             class="code-input"

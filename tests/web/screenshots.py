@@ -34,6 +34,7 @@ _IN_DOCS = {
     "web_catalog_light.png",
     "web_chat_light.png",
     "web_operate_light.png",
+    "web_replay_light.png",
     "web_timeline_light.png",
 }
 _PLUGINS = Path(__file__).parent / "plugins"
@@ -83,6 +84,8 @@ class Scene:
 
     gateway: Gateway
     late_run: str
+    late_call: str
+    """The call of its program."""
     late_session: str
     refund_session: str
 
@@ -108,9 +111,15 @@ async def open_scene(folder: Path) -> AsyncGenerator[Scene]:
             yield Scene(
                 gateway=gateway,
                 late_run=late["runId"],
+                late_call=await _find_program(gateway, late["runId"]),
                 late_session=late["sessionId"],
                 refund_session=(await gateway.get(f"/api/runs/{refund}"))["sessionId"],
             )
+
+
+async def _find_program(gateway: Gateway, run_id: str) -> str:
+    events = (await gateway.get(f"/api/runs/{run_id}/trajectory"))["events"]
+    return next(it["event"]["toolCallId"] for it in events if it["event"]["kind"] == "cell.started")
 
 
 async def _configure(home: Home) -> None:
@@ -145,6 +154,12 @@ def pictures_of(scene: Scene) -> list[Picture]:
             path=f"/runs/{scene.late_run}",
             is_ready=".status-pill.completed",
             click=".waterfall-row.kind-cell",
+        ),
+        Picture(
+            name="replay",
+            path=f"/runs/{scene.late_run}?replay={scene.late_call}",
+            is_ready=".status-pill.completed:has-text('No difference')",
+            height=860,
         ),
         Picture(
             name="catalog",

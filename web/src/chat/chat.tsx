@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { type Signal, useSignal } from "@preact/signals";
 
-import { type Turn, isLive } from "../model/turn";
+import { isLive } from "../model/turn";
 import { type OutboxEntry, isSteering } from "../model/outbox";
 import { sessionTitle } from "../model/session_list";
 import { type ViewProps, navigate } from "../router";
@@ -26,7 +26,6 @@ const FIRST_TURNS = 2;
 const MIN_WAITING_TURNS = 10;
 /** So many frames after a turn, all of its parts are drawn. */
 const TARGET_FRAMES = 60;
-const MAX_SPOKEN_CHARACTERS = 1500;
 /** The browser keeps what the reader sees in its place when something above it changes. */
 const HAS_ANCHORS = CSS.supports("overflow-anchor: auto");
 
@@ -88,13 +87,6 @@ function NewChat() {
   );
 }
 
-/** Return what a screen reader says at the end of a run: once, and not with each word that arrives. */
-function describeEnd(turn: Turn): string {
-  if (turn.status !== "completed") return `The run has ended: ${turn.error || turn.status}`;
-  const last = turn.items.findLast((item) => item.kind === "text" || item.kind === "sent");
-  return last === undefined ? "The run has ended" : `The agent answers: ${last.text.slice(0, MAX_SPOKEN_CHARACTERS)}`;
-}
-
 /** What a link leads to; empty ids mean the end of the chat. */
 interface Target {
   runId: string;
@@ -120,11 +112,11 @@ function OpenChat({ chat, target }: { chat: ChatStore; target: Target }) {
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);
   }, [chat]);
-  const wasLive = useRef("");
+  const wasLive = useRef(false);
   useEffect(() => {
     if (live?.status === "waiting") announce("The run waits for you");
-    else if (live === undefined && wasLive.current !== "") announce(describeEnd(chat.turn(wasLive.current).peek()));
-    wasLive.current = live?.runId ?? "";
+    else if (live === undefined && wasLive.current) announce("The run has ended");
+    wasLive.current = live !== undefined;
   }, [live?.status]);
   const send = async (message: OutgoingMessage) => {
     const run = await sendMessage({ ...message, sessionId: chat.sessionId, liveRunId: live?.runId ?? "" });

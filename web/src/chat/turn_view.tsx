@@ -127,8 +127,10 @@ function AnswerText({ item, sessionId }: { item: Extract<Item, { kind: "text" }>
     }
     rest.value = text;
   };
+  // A screen reader says an answer that arrives when it is complete, and not with each word.
+  const hasArrived = item.sequence < 0;
   return (
-    <div class={`answer${item.isGrowing ? " growing" : ""}`}>
+    <div class={`answer${item.isGrowing ? " growing" : ""}`} aria-live={hasArrived ? "polite" : undefined} aria-busy={hasArrived ? item.isGrowing : undefined}>
       <Markdown text={rest.value || item.text} />
       {item.cut?.isCut === true && rest.value === "" && (
         <Button variant="quiet" onClick={() => void attempt(load)}>

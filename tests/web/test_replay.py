@@ -1,4 +1,4 @@
-"""The replay of a recorded program: from the chat and the timeline, with its steps and differences."""
+"""The replay of a recorded program, with its steps and the first difference."""
 
 import re
 

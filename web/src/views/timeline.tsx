@@ -65,12 +65,12 @@ function RunTimeline({ runId, replayedCall }: { runId: string; replayedCall: str
     <div class="timeline-view">
       <PageHeader title={runTitle(timeline.sessionId)}>
         {timeline.sessionId !== "" && (
-          <a class="button plain" href={href(`/sessions/${timeline.sessionId}?run=${runId}`)}>
-            <Icon name="chat" /> Open session
+          <a class="button plain" href={href(`/sessions/${timeline.sessionId}?run=${runId}`)} aria-label="Open session">
+            <Icon name="chat" /> <span class="label">Open session</span>
           </a>
         )}
-        <a class="button plain" href={`/api/runs/${runId}/trajectory?format=jsonl`} download={`${runId}.jsonl`} onClick={(event) => void downloadTrajectory(event, runId)}>
-          <Icon name="download" /> Download
+        <a class="button plain" href={`/api/runs/${runId}/trajectory?format=jsonl`} download={`${runId}.jsonl`} aria-label="Download" onClick={(event) => void downloadTrajectory(event, runId)}>
+          <Icon name="download" /> <span class="label">Download</span>
         </a>
       </PageHeader>
       <Summary timeline={timeline} now={now} runId={runId} />

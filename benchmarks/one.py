@@ -42,6 +42,7 @@ BENCHMARKS = (
     "gateway_aborts",
     "gateway_kill",
     "gateway_load",
+    "gateway_cluster",
     "gateway_memory",
     "codex_relay",
     "codex_tool_calls",

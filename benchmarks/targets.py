@@ -580,6 +580,15 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "gateway_load_rate": Target(label="same: turns", unit="/s"),
     "gateway_load_p95": Target(label="same: a turn, p95", unit="ms"),
+    # gateway_cluster
+    "cluster_lost_turns": Target(
+        label="three gateways, one killed every 20 s: lost turns", unit="", at_most=0
+    ),
+    "cluster_lost_approvals": Target(label="same: lost approvals", unit="", at_most=0),
+    "cluster_broken_streams": Target(label="same: gaps in event streams", unit="", at_most=0),
+    "cluster_wrong_sessions": Target(
+        label="same: sessions with turns out of order or without an end", unit="", at_most=0
+    ),
     # gateway_memory
     "gateway_memory_growth": Target(
         label="gateway: growth after 140 prompts of 8 MB and 20 answers of 20 MB",

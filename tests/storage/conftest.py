@@ -67,13 +67,14 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Generator[PostgresServer]:
-    with run_server(_installed_programs() or packaged_programs()) as server:
+    with run_server() as server:
         yield server
 
 
 @contextmanager
-def run_server(programs: Path) -> Generator[PostgresServer]:
-    """A new server with an empty database, run by the programs in this folder."""
+def run_server(programs: Path | None = None) -> Generator[PostgresServer]:
+    """A new server, run by the programs in this folder, or by those that are found."""
+    programs = programs or _installed_programs() or packaged_programs()
     # A socket's path must be short, and the server refuses to run as root.
     with tempfile.TemporaryDirectory(prefix="nacre-pg-", dir="/tmp") as name:
         folder = Path(name)

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "cells",
     "requests",
     "suspension",
+    "durable_suspend",
     "replay",
     "throughput",
     "engine",

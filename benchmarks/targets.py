@@ -580,6 +580,11 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "gateway_load_rate": Target(label="same: turns", unit="/s"),
     "gateway_load_p95": Target(label="same: a turn, p95", unit="ms"),
+    # durable_suspend
+    "durable_suspend_sqlite": Target(
+        label="durable suspend and resume, more than in memory: SQLite", unit="ms", at_most=3
+    ),
+    "durable_suspend_postgres": Target(label="same: PostgreSQL", unit="ms", at_most=4),
     # gateway_cluster
     "cluster_lost_turns": Target(
         label="three gateways, one killed every 20 s: lost turns", unit="", at_most=0

@@ -87,6 +87,11 @@ format: $(DEV_PACKAGES)  ## format the Python code and apply the safe lint fixes
 bench: install-dev $(PEERS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
+# The peers are installed into tooling/bench_peers, each into an environment of its own.
+.PHONY: bench-peers
+bench-peers: install-dev  ## measure other code modes and LiteLLM beside Nacre (PEERS_FLAGS='--rounds 2 --only codex')
+	@$(BIN)/python -m benchmarks.peers $(PEERS_FLAGS)
+
 .PHONY: screenshots
 screenshots: install-dev  ## draw the pictures of the web app in docs/images anew (needs Chromium)
 	@tooling/ensure_chromium.sh
@@ -111,12 +116,16 @@ lock: $(DEV_PACKAGES)  ## pin the dependencies anew (newest: make lock LOCK_FLAG
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
 	$(call step,peers lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/peers)
 	$(call step,codex lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/codex)
+	$(call step,bench peers,for file in tooling/bench_peers/*/package.json; do \
+		npm install --package-lock-only --no-audit --no-fund --prefix $$(dirname $$file) || exit 1; done; \
+		for file in tooling/bench_peers/*/requirements.in; do \
+		$(COMPILE) --output-file $${file%.in}.txt $$file || exit 1; done)
 
 .PHONY: clean
 clean:  ## remove everything that was built or fetched
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.pytest_cache .ruff_cache guest/node_modules web/node_modules tooling/node_modules tooling/peers/node_modules \
-		tooling/codex/node_modules \
+		tooling/codex/node_modules tooling/bench_peers/*/node_modules tooling/bench_peers/*/.venv \
 		src/nacre/gateway/assets src/nacre/sandbox/assets
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -47,6 +47,10 @@ class QuickModel:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 body = await reader.readexactly(_length(head))
+                if not body:
+                    # LiteLLM asks for a list of models.
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                    continue
                 await self._answer(body, reader, writer)
         writer.close()
 
@@ -59,9 +63,9 @@ class QuickModel:
         if spoken is None:
             await self._leave_hanging(len(self.asked), request, reader, writer)
             return
-        events = _events(len(self.asked), request, spoken)
-        head = f"content-type: text/event-stream\r\ncontent-length: {len(events)}\r\n\r\n"
-        writer.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + events)
+        kind, content = _response(len(self.asked), request, spoken)
+        head = f"content-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n"
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + content)
         await writer.drain()
         own = elapsed_ms(started)
         self.asked.append(Asked(body=request, body_bytes=len(body), own_ms=own))
@@ -113,7 +117,11 @@ def _answer(number: int, request: dict[str, Any], spoken: Sequence[Spoken]) -> A
     )
 
 
-def _events(number: int, request: dict[str, Any], spoken: Sequence[Spoken]) -> bytes:
-    stream = _WIRE.stream(_answer(number, request, spoken))
+def _response(number: int, request: dict[str, Any], spoken: Sequence[Spoken]) -> tuple[str, bytes]:
+    """The media type and the body: events, or one object if the request wants no stream."""
+    answer = _answer(number, request, spoken)
+    if not request.get("stream"):
+        return "application/json", json.dumps(_WIRE.whole(answer)).encode()
+    stream = _WIRE.stream(answer)
     parts = [event for part in spoken for event in stream.speak(part)]
-    return b"".join([*stream.begin(), *parts, *stream.end()])
+    return "text/event-stream", b"".join([*stream.begin(), *parts, *stream.end()])

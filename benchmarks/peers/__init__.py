@@ -1,0 +1,1 @@
+"""Other code modes and gateways, measured beside Nacre in one run."""

@@ -58,6 +58,10 @@ test-codex-versions: install-dev $(CODEX_VERSIONS)  ## run the tests of the Code
 		CODEX_UNDER_TEST=$$PWD/$$program $(BIN)/pytest -q -rs -n 2 --dist loadfile tests/codex_harness || exit 1; \
 	done
 
+.PHONY: test-kills
+test-kills: install-dev  ## kill processes at each failpoint of durable cells and turns, 20 times each
+	@NACRE_KILL_ROUNDS=20 $(BIN)/pytest -q -n 2 tests/code_mode/test_killed_cells.py tests/agent/test_killed_turns.py
+
 .PHONY: coverage
 coverage: install-dev $(PEERS)  ## run the Python tests and report the coverage of src/nacre
 	@$(BIN)/coverage erase

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from nacre.sandbox import new_key
+from tests.code_mode.test_killed_cells import KILL_ROUNDS
 from tests.forked_python import FORKED_PYTHON
 
 if TYPE_CHECKING:
     from tests.storage.conftest import PostgresServer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
+
+
+@pytest.fixture(params=range(KILL_ROUNDS), autouse=True)
+def kill_round(request: pytest.FixtureRequest) -> int:
+    return request.param
+
 
 _PROCESS: Final = Path(__file__).with_name("durable_turn_process.py")
 

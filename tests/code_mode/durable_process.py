@@ -1,8 +1,9 @@
 """A process with one durable run that is killed at a failpoint; see test_killed_cells.py.
 
 Arguments: the URL of the store, the keys, a file of effects, a failpoint such as `suspend:before:1`
-(the first commit of `CellStore.suspend`), a command (`exec` or `wait`), and the program or the id
-of the cell. It prints the result as JSON.
+(the first commit of `CellStore.suspend`) or `statement:7` (the seventh boundary of a statement that
+concerns cells, commits included), a command (`exec` or `wait`), and the program or the id of the
+cell. It prints the result as JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import Pool
 
 from nacre import RunContext, Runtime
 from nacre.sandbox import parse_key_ring
@@ -26,12 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 CONTEXT: Final = RunContext(run_id="r1", session_id="s1", agent_id="main", sender="ann")
+_TABLES: Final = ("nacre_cells", "nacre_cell_calls", "nacre_turn_states", "nacre_images")
 SETTINGS: Final = {"durable": True, "timeoutMs": 1_000}
 
 
 def install_failpoint(failpoint: str) -> None:
-    """Make the process kill itself before or after one commit."""
+    """Make the process kill itself before or after a commit, or at the boundary of a statement."""
     if not failpoint:
+        return
+    if failpoint.startswith("statement:"):
+        _install_statement_failpoint(int(failpoint.partition(":")[2]))
         return
     name, moment, count = failpoint.split(":")
     original: Callable[..., Awaitable[Any]] = getattr(CellStore, name)
@@ -48,6 +56,42 @@ def install_failpoint(failpoint: str) -> None:
         return result
 
     setattr(CellStore, name, commit)
+
+
+def _install_statement_failpoint(count: int) -> None:
+    """Before each statement that concerns cells or turns that wait, and before and after its
+    commit. A kill after a statement is one before the next."""
+    passed = 0
+    is_concerned = False
+
+    def pass_boundary() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before_statement(
+        _connection: object, _cursor: object, statement: str, *_more: object
+    ) -> None:
+        nonlocal is_concerned
+        if any(table in statement for table in _TABLES):
+            is_concerned = True
+            pass_boundary()
+
+    def before_commit(_connection: object) -> None:
+        if is_concerned:
+            pass_boundary()
+
+    def after_commit(_connection: object, _record: object) -> None:
+        nonlocal is_concerned
+        if is_concerned:
+            is_concerned = False
+            pass_boundary()
+
+    event.listen(Engine, "before_cursor_execute", before_statement)
+    event.listen(Engine, "commit", before_commit)
+    # A connection returns to the pool when its transaction has ended.
+    event.listen(Pool, "checkin", after_commit)
 
 
 def make_tools(effects: Path, *, is_answered: bool) -> list[Tool]:

@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 
+# `make test-kills` hits each failpoint more often.
+KILL_ROUNDS: Final = int(os.environ.get("NACRE_KILL_ROUNDS", "1"))
+
+
+@pytest.fixture(params=range(KILL_ROUNDS), autouse=True)
+def kill_round(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
 _PROCESS: Final = Path(__file__).with_name("durable_process.py")
+# More than a suspension and a resumption have.
+_MAX_BOUNDARIES: Final = 41
 _CHARGES: Final = """
 const seen = [];
 text("begun");
@@ -160,6 +171,37 @@ def test_a_kill_while_a_cell_is_taken_over_loses_nothing(machine: Machine, momen
     assert machine.run("wait", waiting["runId"], failpoint=f"claim:{moment}:1") is None
     assert run_to_the_end(machine, waiting["runId"])["value"] == ["charged"]
     assert len(machine.done_effects()) == 1
+
+
+@pytest.mark.parametrize("command", ["exec", "wait"])
+@pytest.mark.parametrize("boundary", range(1, _MAX_BOUNDARIES, 1 if KILL_ROUNDS > 1 else 5))
+def test_a_kill_at_the_boundary_of_any_statement_repeats_and_loses_nothing(
+    machine: Machine, command: str, boundary: int
+) -> None:
+    failpoint = f"statement:{boundary}"
+    first = machine.run("exec", _CHARGES, failpoint=failpoint if command == "exec" else "")
+    if first is None:
+        # The caller has not got the id, so the cell is there or not. If it is, it is complete.
+        found = machine.stored_cells()
+        assert len(found) <= 1
+        assert machine.done_effects() == []
+        cell_id = found[0] if found else ""
+    else:
+        cell_id = first["runId"]
+    if command == "wait":
+        machine.run("wait", cell_id, failpoint=failpoint)
+    if not cell_id:
+        return
+    result = run_to_the_end(machine, cell_id)
+    effects = len(machine.done_effects())
+    assert effects <= 1
+    if result["status"] == "completed":
+        assert (result["value"], effects) == (["charged"], 1)
+    else:
+        # The call is named, whether it is done or not known.
+        assert result["reason"] == "worker_lost", result
+        assert "openclaw:core:charge" in result["error"]
+    assert machine.stored_cells() == []
 
 
 def test_a_call_under_way_has_an_unknown_outcome_unless_it_can_be_repeated(

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import pytest
 
+from nacre import replay
 from nacre.sandbox import new_key
+from nacre.storage import open_store
+from nacre.trajectory import parse_event
 from tests.code_mode.test_killed_cells import KILL_ROUNDS
 from tests.forked_python import FORKED_PYTHON
 
 if TYPE_CHECKING:
+    from nacre.cell_replay import Replay
     from tests.storage.conftest import PostgresServer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
@@ -48,6 +53,16 @@ class Machine:
         )
         assert done.returncode == -9, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def replay(self) -> Replay:
+        """Replay the program of the only run."""
+
+        async def read() -> Replay:
+            async with open_store(self.url) as store:
+                events = [parse_event(it.event) for it in await store.events(limit=1000)]
+            return await replay(events)
+
+        return anyio.run(read)
 
     def count_payments(self) -> int:
         effects = self.folder / "effects"
@@ -105,6 +120,20 @@ def test_a_turn_continues_after_a_kill(
     # An approval keeps its id; it is asked for again only if the tool has not begun.
     asked = {line["approval"] for line in [*first, *lines] if "approval" in line}
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "failpoint", ["suspend:after:1", "finish_call:before:1", "suspend:after:2"]
+)
+def test_the_record_of_a_program_that_continued_after_a_kill_is_complete(
+    machine: Machine, failpoint: str
+) -> None:
+    machine.run("start", failpoint=failpoint)
+    machine.run("continue")
+    (cell,) = machine.replay().cells
+    assert (cell.difference, cell.notes) == ("", ())
+    assert cell.end is not None
+    assert (len(cell.steps), cell.end["status"]) == (3, "completed")
 
 
 @pytest.mark.parametrize("failpoint", ["adopt_turns:before:1", "adopt_turns:after:1"])

@@ -1,5 +1,6 @@
 """Records that cannot be replayed: old, cut, damaged, or of something else."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +44,25 @@ async def test_a_record_of_an_older_version_is_refused(runtime: Runtime) -> None
     events = [each for each in await record_calls(runtime) if not each.kind.startswith("replay.")]
     with pytest.raises(ReplayError, match="an older version of Nacre recorded it"):
         await replay(events)
+
+
+async def test_a_leg_that_two_processes_have_run_counts_once(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    waiting = waiting_of(await run.exec("text('a'); await yield_control(); text('b'); return 1"))
+    events = list(record_of(run.trajectory))
+    value_of(await run.wait(waiting.cell_id))
+    later = record_of(run.trajectory)[len(events) :]
+    # The first one was killed before its end was stored.
+    killed = [
+        replace(each, data={key: value for key, value in each.data.items() if key != "end"})
+        for each in later
+        if each.kind != "cell.ended"
+    ]
+    again = [replace(each, sequence=each.sequence + 1_000_000) for each in later]
+    replayed = await replay([*events, *killed, *again], sandbox=runtime.sandbox)
+    (cell,) = replayed.cells
+    assert (cell.difference, len(cell.steps), cell.recorded_steps) == ("", 2, 2)
+    assert cell.recorded_end == {"status": "completed", "value": 1}
 
 
 async def test_a_cell_whose_process_was_killed_is_refused(runtime: Runtime) -> None:

@@ -32,7 +32,7 @@ def kill_round(request: pytest.FixtureRequest) -> int:
 
 _PROCESS: Final = Path(__file__).with_name("durable_process.py")
 # More than a suspension and a resumption have.
-_MAX_BOUNDARIES: Final = 41
+_MAX_BOUNDARIES: Final = 31
 _CHARGES: Final = """
 const seen = [];
 text("begun");

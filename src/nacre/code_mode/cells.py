@@ -232,6 +232,8 @@ class CodeModeCell:
         """
         if self._journal is None:
             return True
+        # First: another process continues the record of the program where the cell ends.
+        await self.recorder.wait_until_stored()
         is_stored = await self._journal.suspend(
             self._cell.to_stored(),
             self._program,

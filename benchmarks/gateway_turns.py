@@ -37,6 +37,9 @@ async def measure(effort: Effort) -> list[Figure]:
             async with gateway(Path(folder)) as peer:
                 client = await Client.connect(peer)
                 figures = [
+                    *await _measured(
+                        client, model, "gateway_unkept", "say something", count, is_kept=False
+                    ),
                     *await _measured(client, model, "gateway_turn", "say something", count),
                     *await _measured(client, model, "gateway_exec", _EXEC, count),
                 ]
@@ -45,18 +48,27 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _measured(
-    client: Client, model: QuickModel, name: str, text: str, count: int
+    client: Client,
+    model: QuickModel,
+    name: str,
+    text: str,
+    count: int,
+    *,
+    is_kept: bool = True,
 ) -> list[Figure]:
+    def session(number: str) -> dict[str, str]:
+        # A new session for each, because a growing session sends more data.
+        return {"user": f"{name} {number}"} if is_kept else {}
+
     # Warm up: connections, the engine, and code that is compiled at the first use.
     for number in range(20):
-        await client.chat(text, user=f"{name} warm-up {number}")
+        await client.chat(text, **session(f"warm-up {number}"))
     added: list[float] = []
     with CpuTimer() as cpu:
         for number in range(count):
             already = len(model.asked)
             started = time.perf_counter()
-            # A new session for each, because a growing session sends more data.
-            answer = await client.chat(text, user=f"{name} {number}")
+            answer = await client.chat(text, **session(str(number)))
             wall = elapsed_ms(started)
             if answer["choices"][0]["message"]["content"] != "Here you are.":
                 raise RuntimeError(f"not what the model said: {answer}")

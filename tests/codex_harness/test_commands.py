@@ -1,5 +1,6 @@
 """Chat commands of sessions in the real Codex: `/codex`, `/compact`, `/new` and `/reset`."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from nacre.errors import AppServerError
 from nacre.json_types import JsonObject
 from nacre.storage import ThreadRecord
 from nacre.testing import RecordedRequest, Say, ScriptedProvider, Stall
+from nacre.testing.script import PlainTurn
 from tests.codex_harness.codex_setup import (
     HAS_CONTEXT,
     codex_document,
@@ -111,6 +113,77 @@ async def test_codex_commands_show_the_facts_of_the_app_server(tmp_path: Path) -
         assert not is_unsupported(AppServerError("x", code=-32600, message="bad id"))
         assert is_unsupported(AppServerError("x", code=-32601, message="not found"))
     assert len(setup.provider.requests) == 1
+
+
+def write_marketplace(workspace: Path) -> None:
+    """A marketplace in the workspace with one plugin."""
+    place = workspace / ".agents" / "plugins"
+    place.mkdir(parents=True)
+    entry = {
+        "name": "bread",
+        "source": {"source": "local", "path": "./bread"},
+        "policy": {"installation": "AVAILABLE", "authentication": "ON_USE"},
+        "category": "Food",
+    }
+    (place / "marketplace.json").write_text(json.dumps({"name": "bakery", "plugins": [entry]}))
+    manifest = workspace / "bread" / ".codex-plugin"
+    manifest.mkdir(parents=True)
+    described = {"name": "bread", "description": "Bakes bread.", "version": "1.0.0"}
+    (manifest / "plugin.json").write_text(json.dumps(described))
+
+
+@requirement("codex:codex-commands")
+@skip_old_codex("lists the plugins of its servers as well")
+async def test_native_plugins_are_listed_and_switched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Codex looks for more plugins on its servers, and must not reach them.
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    workspace = tmp_path / "work"
+    write_marketplace(workspace)
+    agent = {"workspace": str(workspace)}
+    async with open_setup(tmp_path, [], agent=agent) as setup:
+        assert "native plugins are off; set" in await command(setup, "/codex plugins")
+    args = ["app-server", "-c", "features.apps=false"]
+    codex = {"codexPlugins": {"enabled": True}, "appServer": {"args": args}}
+    async with open_setup(tmp_path, [], agent=agent, codex=codex) as setup:
+        assert await command(setup, "/codex plugins") == "- bread@bakery: not installed"
+        for action, state in (
+            ("enable", "enabled"),
+            ("disable", "disabled"),
+            ("enable", "enabled"),
+        ):
+            text = await command(setup, f"/codex plugins {action} bread@bakery")
+            assert text == f"The plugin bread@bakery is {state}, for new threads."
+            assert await command(setup, "/codex plugins list") == f"- bread@bakery: {state}"
+        text = await command(setup, "/codex plugins enable cake")
+        assert "Codex knows no plugin 'cake'; known: bread@bakery" in text
+        assert "Use /codex plugins" in await command(setup, "/codex plugins eat")
+
+
+@requirement("codex:busy-thread-waits")
+async def test_a_message_during_a_review_waits_for_its_end(tmp_path: Path) -> None:
+    is_asked, may_end = anyio.Event(), anyio.Event()
+
+    def review(_request: RecordedRequest) -> PlainTurn:
+        is_asked.set()
+        return [Stall(until=may_end), Say("Looks fine.")]
+
+    async with open_setup(tmp_path, [Say("One."), review, Say("Two.")]) as setup:
+        first = await said(setup, "alpha")
+        run = await setup.start("/codex review Look at nothing.", rights=OWNER_RIGHTS)
+        with anyio.fail_after(60):
+            await is_asked.wait()
+        second = await setup.start("beta")
+        await anyio.wait_all_tasks_blocked()
+        # Codex refuses to steer a review, so the model has not been asked yet.
+        assert len(setup.provider.requests) == 2
+        may_end.set()
+        with anyio.fail_after(60):
+            reviewed, answered = await run.wait(), await second.wait()
+        assert (reviewed.text, answered.text) == ("Looks fine.", "Two.")
+        assert await thread_of(setup, second) == await thread_of(setup, first)
 
 
 @requirement("codex:bind-and-detach")

@@ -1,16 +1,19 @@
 """What users see of turns in the real Codex: heartbeats, private answers and images."""
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
 from nacre.agent import Heartbeats
 from nacre.codex_harness.threads import ThreadBindings
-from nacre.testing import Call, Say
+from nacre.gateway.app import create_app
+from nacre.testing import Call, Raw, Say, Think
+from nacre.testing.http_server import serving
 from nacre.testing.script import RecordedRequest
 from tests.codex_harness.codex_setup import HAS_CONTEXT, fake_server
 from tests.codex_harness.test_harness import Setup, open_setup
@@ -140,6 +143,59 @@ async def test_a_generated_image_is_delivered_once_also_without_text(
     assert (found, item.path) == ((record, PNG), str(picture))
     added = [event.data["id"] for event in run.events.events if event.kind == "media.added"]
     assert added == [record.id]
+
+
+@requirement("codex:image-saved-path")
+@pytest.mark.skipif(HAS_CONTEXT, reason="newer versions draw only with an account of ChatGPT")
+async def test_an_image_of_the_real_codex_is_delivered(tmp_path: Path) -> None:
+    item = {"type": "image_generation_call", "id": "ig_7", "status": "completed"}
+    drawn = {**item, "revised_prompt": "a pearl", "result": b64encode(PNG).decode()}
+    event = {"type": "response.output_item.done", "output_index": 0, "item": drawn}
+    raw = Raw(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n")
+    async with open_setup(tmp_path, [[Think("Hm."), raw]]) as setup:
+        run = await setup.turn("draw a pearl")
+        assert run.result is not None
+        assert (run.result.error, run.result.text) == ("", "")
+        [record] = run.result.media
+        found = await setup.system.store.media(record.id)
+    assert (found, record.type) == ((record, PNG), "image/png")
+    [media] = run.media.items
+    assert "generated_images" in media.path
+
+
+@requirement("codex:delivery", "codex:mirror-search")
+async def test_every_entry_point_reaches_the_same_thread_and_its_mirror_is_found(
+    tmp_path: Path,
+) -> None:
+    token = "0123456789abcdef-test"
+    script = [Say(f"answer {number}") for number in range(3)]
+    gateway = {"gateway": {"auth": {"token": token}}}
+    headers = {"authorization": f"Bearer {token}", "x-nacre-session-key": "ada"}
+    async with (
+        open_setup(tmp_path, script, gateway) as setup,
+        serving(create_app(setup.system)) as url,
+        httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as http,
+    ):
+        asked = {"text": "through the API", "sessionKey": "ada", "channel": "web"}
+        started = (await http.post("/api/runs", json=asked)).json()
+        run = setup.system.agents.run(started["runId"])
+        assert run is not None
+        with anyio.fail_after(60):
+            assert (await run.wait()).text == "answer 0"
+        messages = [{"role": "user", "content": "as a chat completion"}]
+        chat = await http.post(
+            "/v1/chat/completions", json={"model": "nacre", "messages": messages}
+        )
+        assert chat.json()["choices"][0]["message"]["content"] == "answer 1"
+        response = await http.post(
+            "/v1/responses", json={"model": "nacre", "input": "as a response"}
+        )
+        assert response.json()["output"][-1]["content"][0]["text"] == "answer 2"
+        # One thread: the model has read all of it.
+        read = " ".join(message.text for message in setup.provider.requests[-1].messages)
+        assert all(text in read for text in ("through the API", "as a chat completion", "answer 1"))
+        hits = await setup.system.store.search("completion")
+        assert [hit.session_id for hit in hits] == [run.session_id]
 
 
 async def test_a_saved_path_of_another_file_is_not_delivered(tmp_path: Path) -> None:

@@ -301,6 +301,23 @@ async def test_a_thread_is_replaced_if_it_is_too_large_for_the_configured_window
         assert "my name is Ada" in "\n".join(user_texts(provider.requests[-1]))
 
 
+@requirement("codex:large-thread-stays")
+async def test_a_large_thread_is_left_to_codex_unless_a_smaller_window_is_configured(
+    tmp_path: Path,
+) -> None:
+    # A fixed limit of 70,000 tokens once cost users of another harness their threads.
+    answers = [[Say(f"answer {n}"), End(usage=Usage(input_tokens=150_000))] for n in range(3)]
+    async with open_setup(tmp_path, answers) as setup:
+        runs = [await setup.turn(f"message {number}") for number in range(3)]
+        found = await find_thread(setup.system, runs[0].session_id)
+        turns = await setup.system.store.turns(runs[0].session_id)
+    assert [run.result and run.result.text for run in runs] == ["answer 0", "answer 1", "answer 2"]
+    assert found.data["usedTokens"] == 150_000
+    assert not any("note" in turn.data for turn in turns)
+    assert "message 0" in said(setup.provider.requests[-1])
+
+
+@requirement("codex:failed-thread-goes-on")
 async def test_a_failure_of_the_provider_does_not_cost_the_thread(tmp_path: Path) -> None:
     script = [Say("one"), Fail(500, "out of order", is_final=True), Say("two")]
     async with open_setup(tmp_path, script) as setup:

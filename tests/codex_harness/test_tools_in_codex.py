@@ -121,6 +121,32 @@ async def test_programs_of_newer_models_call_tools(
     assert (echo.inputs, now.inputs) == ([{"n": 1}], [{"n": 2}])
 
 
+@requirement("codex:large-catalogue", "codex:results-are-not-chat")
+async def test_a_large_catalogue_keeps_its_thread_and_its_results_out_of_the_chat(
+    open_codex: OpenAgent,
+) -> None:
+    tools = [RecordingTool(f"tool_{number}", f"result-{number}") for number in range(600)]
+    script = [Call("tool_555", {"n": 1}, namespace="openclaw"), Say("done"), Say("again")]
+    async with ScriptedProvider(script) as model:
+        async with open_codex(model.openai_url, tools=[it.tool for it in tools]) as setup:
+            run = await setup.turn(session_key="main")
+            before = await setup.store.thread(run.session_id)
+            await setup.turn(session_key="main")
+            after = await setup.store.thread(run.session_id)
+            stored = [it.message for it in await setup.store.messages(run.session_id)]
+        assert "result-555" in model.requests[-1].tool_results
+        # The model has a search instead of 600 definitions.
+        assert len(model.requests[0].tool_names) < 50
+    assert run.result is not None
+    assert (run.result.error, run.result.text) == ("", "done")
+    assert before is not None
+    assert after is not None
+    assert before.thread_id == after.thread_id
+    assert "result-555" not in str(stored)
+    shown = [event.data for event in run.events.events if event.kind == "text.delta"]
+    assert "".join(str(data["text"]) for data in shown) == "done"
+
+
 @requirement("codex:dynamic-tools-searchable")
 async def test_a_model_without_a_search_sees_all_tools(
     open_codex: OpenAgent,

@@ -311,6 +311,62 @@ async def test_a_frozen_process_is_replaced_and_the_thread_goes_on(
     assert after.thread_id == before.thread_id
 
 
+@requirement("codex:idle-turns-go-on")
+async def test_a_model_that_thinks_for_a_long_time_is_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_MAX_SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(client, "_MAX_PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(client, "_READ_SECONDS", 2.0)
+    may_answer = anyio.Event()
+    probes: list[str] = []
+    plain = AppServerClient.post
+
+    def post(self: AppServerClient, method: str, params: JsonObject) -> None:
+        probes.append(method)
+        # Silent for many times as long as the limit.
+        if probes.count(client.PROBE) == 3:
+            may_answer.set()
+        plain(self, method, params)
+
+    monkeypatch.setattr(AppServerClient, "post", post)
+    async with open_setup(tmp_path, [[Stall(until=may_answer), Say("at last")]]) as setup:
+        run = await setup.turn("think")
+    assert run.result is not None
+    assert (run.result.error, run.result.text) == ("", "at last")
+
+
+@requirement("codex:timeout-ends-one-turn")
+async def test_a_turn_that_takes_too_long_ends_alone(tmp_path: Path) -> None:
+    def answer(request: RecordedRequest) -> PlainTurn:
+        if request.prompt.endswith("forever"):
+            return Stall()
+        return Say("done") if request.tool_results else Call("pick", {}, namespace="openclaw")
+
+    async with open_setup(tmp_path, answer, agent={"timeoutSeconds": 5}) as setup:
+        # Its time stands still while it waits for its client.
+        other = await setup.start("other", session_key="o", client_tools=[ClientTool(name="pick")])
+        await until(other, "client_call.requested")
+        processes = await anyio.to_thread.run_sync(app_servers)
+        late = await setup.turn("forever", session_key="late")
+        assert late.result is not None
+        assert "`timeoutSeconds` of the agent main" in late.result.error
+        other.deliver(other.pending_client_calls[0].call_id, "the red one")
+        with anyio.fail_after(60):
+            assert (await other.wait()).text == "done"
+        assert await anyio.to_thread.run_sync(app_servers) == processes
+        # The thread of the turn that was cut off goes on as well.
+        before = await setup.system.store.thread(late.session_id)
+        again = await setup.start(
+            "again", session_key="late", client_tools=[ClientTool(name="pick")]
+        )
+        await until(again, "client_call.requested")
+        after = await setup.system.store.thread(late.session_id)
+        await again.abort("enough")
+    assert before is not None
+    assert after is not None
+
+
 @requirement("codex:sessions-at-once")
 async def test_sessions_of_an_agent_share_a_process_and_an_abort_or_a_kill(
     tmp_path: Path,

@@ -304,6 +304,17 @@ REQUIREMENTS: Final = {
         "the error of a crash says so if the turn had begun to answer or to act"
     ),
     "codex:mirror-plan": "the plan that a model keeps in Codex is a light record of the mirror",
+    "codex:busy-thread-waits": (
+        "a message during a review or a compaction, which Codex does not steer, runs afterwards"
+    ),
+    "codex:large-thread-stays": "no fixed size costs a session its thread; Codex compacts it",
+    "codex:failed-thread-goes-on": "a thread whose last turn has failed is used again",
+    "codex:large-catalogue": "hundreds of tools neither slow down nor replace a thread",
+    "codex:results-are-not-chat": "results of tools are neither replies nor messages of the mirror",
+    "codex:idle-turns-go-on": "no time without a sign of the model ends a turn",
+    "codex:timeout-ends-one-turn": "the time limit of a turn ends neither the process nor others",
+    "codex:delivery": "messages come and go through every entry point, outside of the runtime",
+    "codex:mirror-search": "the mirror of a thread is found by the search of sessions",
     "codex:no-leaks": "turns leave no process, descriptor or relay behind",
     "codex:dynamic-tool-timeouts": "a call that takes too long fails, and the turn goes on",
     "codex:fails-closed": (

@@ -21,7 +21,7 @@ from nacre.codex_harness.model_route import find_route, find_thread_route
 from nacre.codex_harness.threads import LiveThread, ThreadBinding
 from nacre.config import choose_runtime
 from nacre.errors import AppServerError, CodexError
-from nacre.json_types import get_objects, get_text
+from nacre.json_types import encode_json, get_objects, get_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -90,6 +90,12 @@ class CodexCommands:
             (self._account, "account", "", "show the login and its rate limits"),
             (self._mcp, "mcp", "", "list the MCP servers of Codex"),
             (self._skills, "skills", "", "list the skills of Codex"),
+            (
+                self._plugins,
+                "plugins",
+                "[enable|disable <plugin>]",
+                "list or change native plugins",
+            ),
             (self._threads, "threads", "[filter]", "list the threads"),
             (self._binding, "binding", "", "show the thread of this session"),
             (self._bind, "bind", "<thread>", "continue a thread in this session"),
@@ -228,6 +234,53 @@ class CodexCommands:
             for it in skills[:_MAX_LISTED]
         ]
         return "\n".join(lines) or "Codex has no skills."
+
+    async def _plugins(self, call: _Call) -> str:
+        if not call.command.service.config.codex.has_native_plugins:
+            raise CodexError(
+                "native plugins are off; set `plugins.entries.codex.config.codexPlugins.enabled`"
+            )
+        verb, _, wanted = call.arguments.partition(" ")
+        listed = await self._list_plugins(call)
+        match verb.lower(), wanted.strip():
+            case (("" | "list"), ""):
+                lines = [f"- {name}: {_describe_plugin(it)}" for name, (_, it) in listed.items()]
+                return "\n".join(lines) or "Codex knows no plugins on this machine."
+            case ("enable" | "disable") as action, name if name:
+                if name not in listed:
+                    known = ", ".join(listed) or "none"
+                    raise CodexError(f"Codex knows no plugin {name!r}; known: {known}")
+                await self._switch_plugin(call, name, *listed[name], is_on=action == "enable")
+                return f"The plugin {name} is {action}d, for new threads."
+            case _:
+                return "Use /codex plugins [list], enable <plugin> or disable <plugin>."
+
+    async def _list_plugins(self, call: _Call) -> dict[str, tuple[str, JsonObject]]:
+        """The plugins of this machine by id, with the path of their marketplace. Codex is not asked
+        for those of its servers."""
+        workspace = str(call.command.agent.workspace)
+        answer = await self._ask(call, "plugin/list", cwds=[workspace], marketplaceKinds=["local"])
+        return {
+            get_text(it, "id"): (get_text(place, "path"), it)
+            for place in get_objects(answer, "marketplaces")
+            for it in get_objects(place, "plugins")
+        }
+
+    async def _switch_plugin(
+        self, call: _Call, name: str, marketplace: str, plugin: JsonObject, *, is_on: bool
+    ) -> None:
+        if is_on and plugin.get("installed") is not True:
+            await self._ask(
+                call,
+                "plugin/install",
+                marketplacePath=marketplace,
+                pluginName=get_text(plugin, "name"),
+            )
+        elif plugin.get("enabled") is not is_on:
+            path = f"plugins.{encode_json(name).decode()}.enabled"
+            await self._ask(
+                call, "config/value/write", keyPath=path, value=is_on, mergeStrategy="upsert"
+            )
 
     async def _threads(self, call: _Call) -> str:
         params: dict[str, JsonValue] = {
@@ -482,6 +535,12 @@ def _require_idle(call: _Call) -> None:
 def _runs_in_codex(call: _Call, model: str) -> bool:
     config = call.command.service.config
     return choose_runtime(model, call.command.agent, config.models, config.codex).id == "codex"
+
+
+def _describe_plugin(plugin: JsonObject) -> str:
+    if plugin.get("installed") is not True:
+        return "not installed"
+    return "enabled" if plugin.get("enabled") is True else "disabled"
 
 
 def _describe_runtime(call: _Call) -> str:

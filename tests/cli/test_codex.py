@@ -1,14 +1,18 @@
 """`nacre codex`: the status of Codex, the threads of sessions, and the row of `nacre doctor`."""
 
+import asyncio
 import json
 from typing import Any
 
+import anyio
 import pytest
 
-from nacre.testing import Say
+from nacre.testing import RecordedRequest, Say, Stall
+from nacre.testing.script import PlainTurn
 from tests.cli.agent_setup import scripted_model
 from tests.cli.surroundings import Surroundings
 from tests.codex_harness.codex_setup import fake_server
+from tests.contract.requirements import requirement
 
 
 @pytest.fixture
@@ -43,6 +47,25 @@ def test_a_run_in_codex_leaves_a_thread_that_is_listed(here: Surroundings) -> No
         found = json.loads(out)
         assert (status, found["version"], found["account"]) == (0, "0.163.0", "")
         assert found["home"].endswith("/nacre/codex/main")
+
+
+@requirement("codex:compaction-of-one-command")
+def test_a_compaction_ends_before_the_command_that_has_started_it(here: Surroundings) -> None:
+    def answer(request: RecordedRequest) -> PlainTurn:
+        if "exec_command" in request.tool_names:
+            return Say("An answer.")
+        # A summary takes longer than the reply to the command.
+        is_written = anyio.Event()
+        asyncio.get_running_loop().call_later(2, is_written.set)
+        return [Stall(until=is_written), Say("SUMMARY")]
+
+    with scripted_model(here, answer) as model:
+        use_codex(here)
+        for text in ("hello", "/compact", "again"):
+            status, _, err = here.nacre("run", "--session", "work", text)
+            assert status == 0, err
+        read = " ".join(message.text for message in model.requests[-1].messages)
+    assert "SUMMARY" in read
 
 
 def test_a_program_that_is_too_old_is_reported_by_status_and_doctor(here: Surroundings) -> None:

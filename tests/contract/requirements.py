@@ -315,6 +315,9 @@ REQUIREMENTS: Final = {
     "codex:timeout-ends-one-turn": "the time limit of a turn ends neither the process nor others",
     "codex:delivery": "messages come and go through every entry point, outside of the runtime",
     "codex:mirror-search": "the mirror of a thread is found by the search of sessions",
+    "codex:compaction-of-one-command": (
+        "a command that starts a compaction in a process of its own ends after the compaction"
+    ),
     "codex:no-leaks": "turns leave no process, descriptor or relay behind",
     "codex:dynamic-tool-timeouts": "a call that takes too long fails, and the turn goes on",
     "codex:fails-closed": (

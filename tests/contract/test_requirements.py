@@ -1,8 +1,12 @@
 """Every statement of the contract has a test, and every test names one that exists."""
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+from tests.contract.codex_statements import HOOK_LAYERS, NOT_SUPPORTED, SENTENCES, SUPPORTED
 from tests.contract.requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parents[1]
@@ -35,3 +39,16 @@ def test_every_requirement_has_a_test() -> None:
 def test_only_decorated_tests_count() -> None:
     source = '@requirement("a", "b")\ndef test_x(): ...\n\n@requirement("c")\ndef helper(): ...'
     assert named_in(source) == {"a", "b"}
+
+
+@pytest.mark.parametrize("statements", [SUPPORTED, NOT_SUPPORTED, HOOK_LAYERS, SENTENCES])
+def test_every_statement_about_codex_names_requirements(
+    statements: Mapping[str, tuple[str, ...]],
+) -> None:
+    named = {name for ids in statements.values() for name in ids}
+    assert named - set(REQUIREMENTS) == set()
+    assert all(statements.values())
+
+
+def test_the_tables_about_codex_are_complete() -> None:
+    assert [len(table) for table in (SUPPORTED, NOT_SUPPORTED, HOOK_LAYERS)] == [11, 6, 3]

@@ -83,6 +83,8 @@ async def _run_in_system(
         async with _load_sdk(config), open_system(config, workers=1) as system:
             try:
                 done.append(await work(system, stops))
+                # Codex would lose what it has begun: its process ends with this one.
+                await system.codex.wait_for_compactions()
             except (NacreError, UsageError) as error:
                 # Raised later: the task groups of the system would wrap it.
                 done.append(error)

@@ -81,6 +81,7 @@ class CodexHarness:
         self._known_models: WeakKeyDictionary[AppServerClient, frozenset[str]] = WeakKeyDictionary()
         self._logged_in: WeakKeyDictionary[AppServerClient, str] = WeakKeyDictionary()
         self._hook_bans: WeakKeyDictionary[AppServerClient, str] = WeakKeyDictionary()
+        self._compactions: set[anyio.Event] = set()
         self._lock = anyio.Lock()
 
     def label(self, _model: str, _agent: AgentConfig, _config: SystemConfig, /) -> str:
@@ -132,12 +133,32 @@ class CodexHarness:
             live.expect_turn()
             # The model may not know any more what it was told; the next turn says it again.
             await self.bindings.put(turn.run.session_id, replace(binding, seen_prompt={}))
-            self._tasks.start_soon(self._observe_compaction, observations)
+            self._tasks.start_soon(self._observe_compaction, observations, client)
         return f"Codex compacts its thread {binding.thread_id} now; you can go on."
 
-    async def _observe_compaction(self, observations: Observations) -> None:
-        with anyio.move_on_after(_COMPACTION_SECONDS):
-            await observations.run()
+    async def _observe_compaction(
+        self, observations: Observations, client: AppServerClient
+    ) -> None:
+        async def close_with_client() -> None:
+            await client.wait_closed()
+            observations.close()
+
+        ended = anyio.Event()
+        self._compactions.add(ended)
+        try:
+            with anyio.move_on_after(_COMPACTION_SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(close_with_client)
+                    await observations.run()
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._compactions.remove(ended)
+            ended.set()
+
+    async def wait_for_compactions(self) -> None:
+        """Wait for the end of all compactions: they would end with the process that runs them."""
+        for ended in [*self._compactions]:
+            await ended.wait()
 
     async def open_thread(
         self,

@@ -85,8 +85,8 @@ class Projector:
         self._problem = ""
         self._activity = ""
         self._limit: NacreError | None = None
-        # Whether the model has called a tool in the request whose usage comes next.
-        self._has_called = False
+        # Whether the last thing that the model has done is a call of a tool.
+        self._has_called_last = False
         self.damage: ThreadDamage = ""
         """What the failure of the turn means for its thread; valid when it has ended."""
         self.used_tokens = 0
@@ -202,9 +202,9 @@ class Projector:
         if self._limit is not None and kind != "userMessage":
             # The last request that was allowed did not end the turn.
             self.fail(self._limit)
-        if call is not None or kind == "dynamicToolCall":
+        self._has_called_last = call is not None or kind == "dynamicToolCall"
+        if self._has_called_last:
             self._activity = "tool_activity"
-            self._has_called = True
         elif kind not in _HARMLESS_ITEMS:
             is_text = kind == "agentMessage"
             self._activity = self._activity or ("assistant_output" if is_text else "active_item")
@@ -310,8 +310,7 @@ class Projector:
         )
         self._usage += used
         self._limit = self._turn.budget.note_native_call(used)
-        is_going_on, self._has_called = self._has_called, False
-        if self._limit is not None and is_going_on:
+        if self._limit is not None and self._has_called_last:
             # Codex would ask the model again, with the results of its calls.
             self.fail(self._limit)
 

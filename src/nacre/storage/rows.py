@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -73,6 +73,9 @@ _COUNT_TURN: Final = (
     .where(sessions.c.id == bindparam("of_id"))
     .values(turn_count=sessions.c.turn_count + 1, updated=bindparam("new_time"))
     .returning(*sessions.columns)
+)
+_SET_TITLE: Final = (
+    update(sessions).where(sessions.c.id == bindparam("of_id")).values(title=bindparam("new_title"))
 )
 _COUNT_MESSAGES: Final = (
     update(sessions)
@@ -260,7 +263,8 @@ def count_turn(
     session = SessionRecord(**row)
     if session.title or not title:
         return session, ""
-    return change_session(connection, session_id, {"title": title}), title
+    connection.execute(_SET_TITLE, {"of_id": session_id, "new_title": title})
+    return replace(session, title=title), title
 
 
 def add_turn(database: Database, connection: Connection, row: Mapping[str, object]) -> None:

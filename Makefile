@@ -115,7 +115,7 @@ lock: $(DEV_PACKAGES)  ## pin the dependencies anew (newest: make lock LOCK_FLAG
 	$(need_node)
 	$(call step,run lock,$(COMPILE) --extra build --extra gateway --output-file requirements/run.txt pyproject.toml)
 	$(call step,dev lock,$(COMPILE) --constraint requirements/run.txt --extra build --extra codex --extra dev \
-		--extra gateway --extra postgres --extra semantic --output-file requirements/dev.txt pyproject.toml)
+		--extra gateway --extra postgres --extra ray --extra semantic --output-file requirements/dev.txt pyproject.toml)
 	$(call step,web lock,npm install --package-lock-only --no-audit --no-fund --prefix web)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
 	$(call step,peers lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/peers)

@@ -112,6 +112,10 @@ class WorkerDiedError(SandboxError):
     """A worker process ended while it was still needed."""
 
 
+class NodeLostError(WorkerDiedError):
+    """A worker was lost with its node, or before it began: its program is not the cause."""
+
+
 class HostRequestError(SandboxError):
     """Raised by a host-request handler to reject the guest's promise with plain data.
 

@@ -441,6 +441,7 @@ async def _make_runtime(
         is_lazy=not _has_programs(config),
         snapshot_keys=keys,
         cell_store=store.cells if is_durable else None,
+        ray=config.ray,
     )
 
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.results import CodeModeResult
-    from nacre.config import Language, Protection
+    from nacre.config import Language, Protection, RayConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import KeyRing
     from nacre.storage import CellStore, TurnState
@@ -147,6 +147,7 @@ class Runtime:
     sandbox, instead of `sandbox.require` in the document. With `is_lazy`, the first program starts
     the workers. `snapshot_keys` seal the snapshots of cells; by default a key that only this
     runtime has. `cell_store` stores the cells of runs with `durable: true`: `Store.cells`.
+    `ray` is the Ray cluster that runs the programs; by default they run on this machine.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class Runtime:
         is_lazy: bool = False,
         snapshot_keys: KeyRing | None = None,
         cell_store: CellStore | None = None,
+        ray: RayConfig | None = None,
     ) -> None:
         if (
             type(max_suspended_cells) is not int
@@ -181,6 +183,7 @@ class Runtime:
             require=require,
             is_lazy=is_lazy,
             keys=snapshot_keys,
+            ray=ray,
         )
         self._sandbox = Sandbox(options)
         self._cell_store = cell_store

@@ -257,7 +257,9 @@ def required_protections_from(document: Mapping[str, object]) -> tuple[Protectio
     section = document.get("sandbox")
     if section is None:
         return None
-    settings = read_settings(section, keys=("require", "snapshotKeys"), path="sandbox")
+    settings = read_settings(
+        section, keys=("executor", "ray", "require", "snapshotKeys"), path="sandbox"
+    )
     if isinstance(settings, bool):
         raise reject_misplaced("sandbox", section, "an object")
     value = settings.get("require")

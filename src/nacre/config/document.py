@@ -5,7 +5,7 @@ references, files, and the settings of an agent over the shared ones.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from pydantic import ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
@@ -411,9 +411,31 @@ class SnapshotKeysSection(Section):
     )
 
 
+class RaySection(Section):
+    """`sandbox.ray`."""
+
+    address: Reference = Field(
+        default="auto",
+        description='The Ray cluster: `host:port` of its head node, or "auto" for the one that '
+        "this machine belongs to. Needs a restart.",
+        json_schema_extra=allowed('<host>:<port> and "auto"'),
+    )
+    workers_per_node: Annotated[int, Field(ge=0, le=256), WHOLE] = Field(
+        default=0,
+        description="The number of workers on each node; 0 means one per CPU of the node, from two "
+        "to eight. Needs a restart.",
+    )
+
+
 class IsolationSection(Section):
     """`sandbox`."""
 
+    executor: Literal["local", "ray"] = Field(
+        default="local",
+        description="Where programs run: on this machine, or on the nodes of a Ray cluster. "
+        "Needs a restart.",
+    )
+    ray: RaySection = Field(default_factory=RaySection, description="The Ray cluster.")
     require: list[Protection] | None = Field(
         default=None,
         description="Protections without which no program runs; null for seccomp and landlock, "

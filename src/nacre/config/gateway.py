@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from nacre.config.document import (
         GatewaySection,
+        IsolationSection,
         NamedTokenSection,
         SnapshotKeysSection,
         StorageSection,
@@ -234,3 +235,32 @@ def resolve_snapshot_keys(section: SnapshotKeysSection, resolver: Resolver) -> S
         env=section.env,
         command=tuple(section.command),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RayConfig:
+    """The Ray cluster whose nodes run programs."""
+
+    address: str = "auto"
+    workers_per_node: int = 0
+
+    def __post_init__(self) -> None:
+        if self.address.startswith("ray://"):
+            raise ConfigError(
+                "sandbox.ray.address",
+                f"is {self.address!r}, an address for Ray Client; run this process on a node of "
+                "the cluster (`ray start --address=<host>:6379 --num-cpus=0`) and use "
+                '<host>:6379 or "auto"',
+            )
+
+
+def resolve_ray(section: IsolationSection, resolver: Resolver) -> RayConfig | None:
+    """Resolve `sandbox.executor` and `sandbox.ray`; None for workers on this machine."""
+    if section.executor == "local":
+        return None
+    address = resolver.expand(section.ray.address, "sandbox.ray.address")
+    try:
+        return RayConfig(address=address or "auto", workers_per_node=section.ray.workers_per_node)
+    except ConfigError as error:
+        resolver.note(error)
+        return RayConfig()

@@ -12,6 +12,7 @@ from nacre.config.codex import resolve_codex
 from nacre.config.gateway import (
     TOKEN_VARIABLE,
     resolve_gateway,
+    resolve_ray,
     resolve_snapshot_keys,
     resolve_storage,
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from nacre.config.code_mode import Protection
     from nacre.config.codex import CodexConfig
     from nacre.config.document import Document, MessagesSection
-    from nacre.config.gateway import GatewayConfig, SnapshotKeysConfig, StorageConfig
+    from nacre.config.gateway import GatewayConfig, RayConfig, SnapshotKeysConfig, StorageConfig
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
@@ -70,6 +71,7 @@ class SystemConfig:
     codex: CodexConfig
     required_protections: tuple[Protection, ...] | None
     snapshot_keys: SnapshotKeysConfig
+    ray: RayConfig | None
     queue: QueueConfig
     visible_replies: VisibleReplies = "automatic"
     gateway: GatewayConfig
@@ -143,6 +145,7 @@ def read_system(
         codex=codex,
         required_protections=require if require is None else tuple(require),
         snapshot_keys=resolve_snapshot_keys(whole.sandbox.snapshot_keys, resolver),
+        ray=resolve_ray(whole.sandbox, resolver),
         queue=whole.messages.queue,
         visible_replies=_resolve_replies(whole.messages, resolver),
         gateway=resolve_gateway(whole.gateway, resolver),

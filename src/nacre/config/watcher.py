@@ -56,6 +56,8 @@ class ConfigChange:
         settings = {
             "gateway.host": (self.old.gateway.host, self.new.gateway.host),
             "gateway.port": (self.old.gateway.port, self.new.gateway.port),
+            "sandbox.executor": (self.old.ray is None, self.new.ray is None),
+            "sandbox.ray": (self.old.ray, self.new.ray),
             "sandbox.require": (self.old.required_protections, self.new.required_protections),
             "sandbox.snapshotKeys": (self.old.snapshot_keys, self.new.snapshot_keys),
             "storage.url": (self.old.storage.url, self.new.storage.url),
@@ -162,8 +164,8 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
         "agents": _own_settings(old.agents) != _own_settings(new.agents),
         "mcp": old.mcp_servers != new.mcp_servers,
         "plugins": (old.plugins, old.codex) != (new.plugins, new.codex),
-        "sandbox": (old.required_protections, old.snapshot_keys)
-        != (new.required_protections, new.snapshot_keys),
+        "sandbox": (old.required_protections, old.snapshot_keys, old.ray)
+        != (new.required_protections, new.snapshot_keys, new.ray),
         "messages": old.queue != new.queue,
         "gateway": old.gateway != new.gateway,
         "storage": old.storage != new.storage,

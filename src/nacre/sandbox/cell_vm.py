@@ -13,12 +13,13 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 
 from nacre.errors import (
     CellStateError,
+    NodeLostError,
     RuntimeUnavailableError,
     SnapshotError,
     WorkerDiedError,
@@ -211,6 +212,14 @@ class RestoreFailed(Exception):
     """A valid snapshot could not be restored."""
 
 
+class _Beginning(NamedTuple):
+    """The START or RESTORE frame of a program."""
+
+    command: Command
+    frame: bytes
+    seconds: float
+
+
 class CellVm:
     """The VM of one cell."""
 
@@ -237,6 +246,9 @@ class CellVm:
         self._on_worker_change = on_worker_change
         self._worker: Worker | None = None
         self._sealed: bytes | None = None
+        # How to repeat the program if its node is lost before the first burst in it has ended. It
+        # has made no request since, and its output has not been read.
+        self._beginning: _Beginning | None = None
         self.epoch = 0
         """The number of snapshots that were taken."""
         self.is_worker_needed = False
@@ -296,17 +308,20 @@ class CellVm:
             digest = self._shared.digest
             size_bytes += self._shared.size
         frame = encode_frame(command, {**fields, "shared": digest}, tail)
+        await self._begin(_Beginning(command, frame, transfer_limit_seconds(size_bytes)))
+
+    async def _begin(self, beginning: "_Beginning") -> None:
+        command, frame, seconds = beginning
         for attempt in range(_MAX_STARTS):
             worker = self._worker = await self._runtime.pool.acquire(self._owner)
             worker.on_death = self._on_worker_change
             try:
-                answer = await worker.start(
-                    frame, shared=self._shared, seconds=transfer_limit_seconds(size_bytes)
-                )
+                answer = await worker.start(frame, shared=self._shared, seconds=seconds)
                 if answer.kind == Event.FAILED and command == Command.RESTORE:
                     raise RestoreFailed(str(answer.fields.get("message", "")))
                 if answer.kind != Event.STARTED:
                     raise WorkerProtocolError("a worker did not confirm that it started")
+                self._beginning = beginning if worker.node else None
                 return
             except (WorkerDiedError, TimeoutError) as error:
                 # No guest code has run yet, so another worker can start it.
@@ -327,6 +342,17 @@ class CellVm:
 
     async def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Frame:
         """Wait for the end of a burst. Raises BudgetExceeded if it does not end in time."""
+        for _ in range(_MAX_STARTS - 1):
+            try:
+                return await self._finish(budget_seconds, command)
+            except NodeLostError:
+                if self._beginning is None:
+                    raise
+                self._discard_worker()
+                await self._begin(self._beginning)
+        return await self._finish(budget_seconds, command)
+
+    async def _finish(self, budget_seconds: float, command: Sequence[bytes]) -> Frame:
         worker = self._require_worker()
         deadline = time.monotonic() + max(budget_seconds, 0.0) + _GRACE_SECONDS
         try:
@@ -334,10 +360,12 @@ class CellVm:
                 # Within the deadline, because a worker that does not read is stuck as well.
                 await worker.send(piece, until=deadline)
             while (frame := await worker.event(until=deadline)).kind == Event.OUTPUT:
+                self._beginning = None
                 await self._on_output(frame)
         except TimeoutError as error:
             raise BudgetExceeded from error
         worker.expect_silence()
+        self._beginning = None
         return frame
 
     # Waiting.

@@ -92,7 +92,6 @@ class WorkerPool:
         self.size = size
         self._executor = executor
         self._tasks = tasks
-        self._max_workers = max(2 * size, 4)
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
         self._leases: dict[Worker, _Lease] = {}
@@ -103,6 +102,19 @@ class WorkerPool:
         self._is_shrinking = False
         self._is_retrying = False
         self.problem = ""
+
+    @property
+    def _max_workers(self) -> int:
+        return max(2 * self.size, 4)
+
+    def resize(self, size: int) -> None:
+        """Change the number of workers to keep running, and start those that are missing.
+
+        Workers beyond it are stopped when they are idle.
+        """
+        self.size = size
+        if self._workers or self._starting or self._waiters:
+            self.warm()
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -123,7 +135,7 @@ class WorkerPool:
         if self.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
         while self._idle and not self._is_at_limit(owner):
-            worker = self._idle.pop()
+            worker = self._take_idle()
             if not worker.is_dead:
                 self._leases[worker] = _Lease(owner)
                 if not self._idle:
@@ -140,6 +152,15 @@ class WorkerPool:
         if waiter.worker is None:
             raise RuntimeUnavailableError(waiter.problem)
         return waiter.worker
+
+    def _take_idle(self) -> Worker:
+        """Remove and return an idle worker of the node with the fewest cells."""
+        if self._idle[-1].node:
+            busy = Counter(worker.node for worker in self._leases)
+            worker = min(reversed(self._idle), key=lambda worker: busy[worker.node])
+            self._idle.remove(worker)
+            return worker
+        return self._idle.pop()
 
     def release(self, worker: Worker) -> None:
         """Return a worker that holds no cell to the pool."""
@@ -372,6 +393,7 @@ class Launcher:
         *,
         required: tuple[Protection, ...] | None = None,
         image: Image | None = None,
+        monotonic_offset_ns: int | None = None,
     ) -> None:
         """`image` is an older one, instead of the one of this package."""
         self._kind: ImageKind = kind
@@ -391,7 +413,9 @@ class Launcher:
         self._seccomp_bpf = b""
         # Programs see a monotonic clock that starts at the time of day, and the same one in every
         # worker, because a timer can move to another worker in a snapshot.
-        self._monotonic_offset_ns = time.time_ns() - time.monotonic_ns()
+        if monotonic_offset_ns is None:
+            monotonic_offset_ns = time.time_ns() - time.monotonic_ns()
+        self._monotonic_offset_ns = monotonic_offset_ns
         self._module_fd = -1
 
     @property

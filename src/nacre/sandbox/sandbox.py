@@ -18,12 +18,12 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.config import PROTECTIONS, Language, Protection
+from nacre.config import PROTECTIONS, Language, Protection, RayConfig
 from nacre.errors import (
     CellStateError,
     ConfigError,
@@ -34,6 +34,7 @@ from nacre.errors import (
 from nacre.json_types import JsonObject, JsonValue
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
 from nacre.sandbox.cell_vm import SandboxRuntime, SnapshotBinding, check_data
+from nacre.sandbox.executor import CellExecutor
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import Image, ImageKind, engine_version, restore_image
@@ -54,6 +55,9 @@ from nacre.sandbox.results import (
     new_cell_id,
 )
 from nacre.sandbox.worker_process import SharedData, run_in_thread
+
+if TYPE_CHECKING:
+    from nacre.sandbox.ray_executor import RayCluster
 
 logger = logging.getLogger(__name__)
 
@@ -298,6 +302,8 @@ class SandboxOptions:
     """Whether the workers start with the first program, instead of with the sandbox."""
     keys: KeyRing | None = None
     """The keys of snapshots; by default a random one that nobody else has."""
+    ray: RayConfig | None = None
+    """The Ray cluster that runs the programs, instead of this machine."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
@@ -329,6 +335,13 @@ class SandboxReport:
     problem: str
 
 
+def _ray_cluster(config: RayConfig, required: tuple[Protection, ...] | None) -> "RayCluster":
+    # Imported only where it is configured.
+    from nacre.sandbox.ray_executor import RayCluster
+
+    return RayCluster(config, required=required)
+
+
 class Sandbox:
     """Runs programs. An async context manager: `async with Sandbox() as sandbox: ...`.
 
@@ -343,23 +356,26 @@ class Sandbox:
         self._services: CellServices | None = None
         self._older: dict[str, SandboxRuntime] = {}
         self._older_lock = anyio.Lock()
+        ray, require = self._options.ray, self._required()
+        self._cluster = None if ray is None else _ray_cluster(ray, require)
 
     async def __aenter__(self) -> Self:
         if self._services is not None:
             raise RuntimeUnavailableError("a sandbox can be opened only once; create another one")
         # Closed in reverse order: workers, then their tasks, then the launchers.
         stack = self._stack
-        launcher = self._launcher("cell", stack)
-        typescript_launcher = self._launcher("typescript", stack)
+        executor, typescript_executor = await self._open_executors()
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(tasks.cancel_scope.cancel)
-        pool = self._pool(launcher, tasks, stack, size=self._size())
+        pool = self._pool(executor, tasks, stack, size=self._size())
+        if self._cluster is not None:
+            self._cluster.on_resize = pool.resize
         # Started by the first TypeScript cell.
-        typescript = self._pool(typescript_launcher, tasks, stack, size=1)
+        typescript = self._pool(typescript_executor, tasks, stack, size=1)
         # By default a new key for each sandbox: it restores only its own snapshots.
         keys = self._options.keys or KeyRing(new_key())
         self._services = CellServices(
-            runtime=SandboxRuntime(pool=pool, executor=launcher, keys=keys),
+            runtime=SandboxRuntime(pool=pool, executor=executor, keys=keys),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
             running=set(),
@@ -565,25 +581,36 @@ class Sandbox:
         return self._services
 
     def _size(self) -> int:
+        if self._cluster is not None:
+            # Grows with the nodes that are found.
+            return 1
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
+
+    def _required(self) -> tuple[Protection, ...] | None:
+        return None if self._options.require is None else tuple(self._options.require)
+
+    async def _open_executors(self) -> tuple[CellExecutor, CellExecutor]:
+        """Return the executors of cells and of TypeScript."""
+        if self._cluster is not None:
+            from nacre.sandbox.ray_executor import RayExecutor
+
+            cluster = await self._stack.enter_async_context(self._cluster)
+            return RayExecutor("cell", cluster), RayExecutor("typescript", cluster)
+        return self._launcher("cell", self._stack), self._launcher("typescript", self._stack)
 
     def _launcher(
         self, kind: ImageKind, stack: AsyncExitStack, *, image: Image | None = None
     ) -> Launcher:
-        require = self._options.require
         launcher = Launcher(
-            kind,
-            self._options.cache_directory,
-            required=None if require is None else tuple(require),
-            image=image,
+            kind, self._options.cache_directory, required=self._required(), image=image
         )
         stack.callback(launcher.close)
         return launcher
 
     def _pool(
-        self, launcher: Launcher, tasks: TaskGroup, stack: AsyncExitStack, *, size: int
+        self, executor: CellExecutor, tasks: TaskGroup, stack: AsyncExitStack, *, size: int
     ) -> WorkerPool:
-        pool = WorkerPool(launcher, size=size, tasks=tasks)
+        pool = WorkerPool(executor, size=size, tasks=tasks)
         stack.push_async_callback(self._close_pool, pool)
         return pool
 

@@ -170,6 +170,18 @@ class SentData:
         self._sizes[data.digest] = data.size
 
 
+def encode_shared(data: SharedData, sent: SentData) -> bytes:
+    """Encode the data for a worker, and record that it has the data."""
+    evicted = sent.choose_evictions(data.size)
+    fields = {
+        "digest": data.digest,
+        "parts": [[name, len(text)] for name, text in data.parts.items()],
+        "forget": evicted,
+    }
+    sent.record(data, evicted=evicted)
+    return encode_frame(Command.SHARE, fields, b"".join(data.parts.values()))
+
+
 def _digest(parts: Mapping[str, bytes]) -> str:
     """Hash the names and texts, each with its length, so that different data never match."""
     found = hashlib.sha256()
@@ -321,15 +333,8 @@ class WorkerProcess:
         """Send the data to the worker, unless it has the data already."""
         if self._sent_data.has(data.digest):
             return
-        evicted = self._sent_data.choose_evictions(data.size)
-        fields = {
-            "digest": data.digest,
-            "parts": [[name, len(text)] for name, text in data.parts.items()],
-            "forget": evicted,
-        }
-        await self.send(encode_frame(Command.SHARE, fields, b"".join(data.parts.values())))
-        # After the send: if it is cancelled, the worker is not used again.
-        self._sent_data.record(data, evicted=evicted)
+        # If the send is cancelled, the worker is not used again.
+        await self.send(encode_shared(data, self._sent_data))
 
     @property
     def has_unread(self) -> bool:

@@ -1,5 +1,6 @@
 """Pages of the web app, as a test uses them."""
 
+import base64
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,10 @@ from playwright.async_api import (
 
 # Longer than a sound page needs for anything, on a machine with much else to do.
 PATIENCE_MS = 30_000
+# An image.
+ONE_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 _AXE = Path(__file__).parents[2] / "tooling" / "node_modules" / "axe-core" / "axe.min.js"
 _SERIOUS = {"serious", "critical"}
 # What a browser says about a script, a style or a text that the page's policy forbids.

@@ -1,14 +1,15 @@
 """The chat: answers as they grow, programs with their calls, large results, stop, old turns."""
 
 import re
+from base64 import b64encode
 
 import anyio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from nacre.testing import Call, RecordedRequest, Say, Stall, Think
 from nacre.testing.script import PlainTurn
 from tests.e2e.gateways import Gateway, Home
-from tests.web.pages import App, nested_call, program, send
+from tests.web.pages import ONE_PIXEL, App, nested_call, program, send
 
 YIELD = "text('before'); await yield_control('look'); text('after'); return 'the value'"
 
@@ -203,3 +204,50 @@ async def test_old_turns_come_in_pages_and_nothing_moves(
     # A link to an old turn loads it.
     await app.open(f"/sessions/{session}?run={runs[1]['runId']}")
     await expect(page.get_by_text("Answer to m1", exact=True)).to_be_in_viewport()
+
+
+async def test_the_stop_button_stays_until_the_gateway_has_confirmed(
+    app: App, shared_home: Home
+) -> None:
+    marker = shared_home.model.script(Call("exec", {"code": "await tools.kit_hold({ note: 'n' })"}))
+    page = await app.open("/")
+    await send(page, f"hold {marker}")
+    await shared_home.outside.call()
+    may_arrive = anyio.Event()
+
+    async def delay(route: Route) -> None:
+        await may_arrive.wait()
+        await route.continue_()
+
+    await page.route("**/abort", delay)
+    await page.get_by_role("button", name="Stop").click()
+    stopping = page.get_by_role("button", name="Stopping…")
+    await expect(stopping).to_be_disabled()
+    await expect(program(page)).to_have_accessible_name("Program, running")
+    may_arrive.set()
+    await expect(stopping).to_have_count(0)
+    await expect(page.get_by_text(re.compile("^Stopped"))).to_be_visible()
+
+
+async def test_images_of_a_program_are_shown(app: App, shared_home: Home) -> None:
+    code = f"image({{ data: '{b64encode(ONE_PIXEL).decode()}', mimeType: 'image/png' }}); return 1"
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("what a pearl"))
+    page = await app.open("/")
+    await send(page, f"draw {marker}")
+    await expect(page.get_by_text("what a pearl")).to_be_visible()
+    for _ in range(2):
+        image = program(page).get_by_role("img", name="Image 1 of exec")
+        await expect(image).to_have_js_property("naturalWidth", 1)
+        await page.reload()
+
+
+async def test_a_call_that_fails_says_why_in_the_tree(app: App, shared_home: Home) -> None:
+    code = """try { await tools.kit_add({ a: "one" }); } catch (error) { console.log("caught"); }
+return tools.kit_add({ a: 2, b: 2 })"""
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("four"))
+    page = await app.open("/")
+    await send(page, f"fail {marker}")
+    await expect(page.get_by_text("four", exact=True)).to_be_visible()
+    failed = page.get_by_role("treeitem", name="kit_add, failed")
+    await expect(failed).to_contain_text(re.compile("integer|required"))
+    await expect(program(page)).to_contain_text("2 calls, 1 failed")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Browser, expect
 
 from nacre.testing import Call, Say
-from tests.e2e.gateways import CODE_MODE, Gateway, Home, open_home
+from tests.e2e.gateways import CODE_MODE, TOKEN, Gateway, Home, open_home
 from tests.web.pages import App, open_app, send
 
 HOLD = "return tools.kit_hold({ note: 'n' })"
@@ -90,3 +90,60 @@ async def test_a_page_survives_a_gateway_that_is_killed_and_started_again(
                     await send(page, f"again {again}")
                     await expect(page.get_by_text("back again")).to_be_visible()
                 app.check()
+
+
+async def test_a_page_that_nobody_sees_gives_up_its_connection_and_catches_up_later(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    marker = shared_home.model.script(Say("the first"), Say("while you were away"))
+    run = await gateway.finished(f"hi {marker}")
+    page = app.page
+    await page.clock.install()
+    await app.open(f"/sessions/{run['sessionId']}")
+    await expect(page.get_by_text("the first")).to_be_visible()
+    streams: list[str] = []
+    page.on("request", lambda it: streams.append(it.url) if "/api/events" in it.url else None)
+    async with page.expect_event("requestfailed", lambda it: "/api/events" in it.url):
+        await page.evaluate(_SET_VISIBILITY, "hidden")
+        await page.clock.run_for(31_000)
+    await gateway.finished("go on", sessionId=run["sessionId"])
+    assert streams == []
+    await page.evaluate(_SET_VISIBILITY, "visible")
+    await page.clock.run_for(1000)
+    await expect(page.get_by_text("while you were away")).to_be_visible()
+    assert len(streams) == 1
+
+
+_SET_VISIBILITY = """(state) => {
+  Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def test_a_view_that_cannot_be_loaded_says_so_and_a_reload_helps(app: App) -> None:
+    page = await app.open("/")
+    await expect(page.get_by_role("link", name="Catalog")).to_be_visible()
+    await page.route("**/app/assets/catalog-*.js", lambda route: route.abort())
+    await page.get_by_role("link", name="Catalog").click()
+    await expect(page.get_by_role("alert")).to_contain_text("could not be loaded")
+    await page.unroute("**/app/assets/catalog-*.js")
+    await page.get_by_role("button", name="Reload the page").click()
+    await expect(page.get_by_label("Search tools")).to_be_visible()
+
+
+async def test_a_cookie_that_has_expired_asks_for_the_token_and_leads_back(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    marker = shared_home.model.script(Say("the first"), Say("after the sign-in"))
+    run = await gateway.finished(f"hi {marker}")
+    page = await app.open(f"/sessions/{run['sessionId']}")
+    await expect(page.get_by_text("the first")).to_be_visible()
+    await page.get_by_role("textbox", name="Message").fill("not lost")
+    await app.context.clear_cookies()
+    await page.get_by_role("textbox", name="Message").press("Enter")
+    await page.get_by_label("Token or link").fill(TOKEN)
+    await page.get_by_role("button", name="Sign in").click()
+    # The page that was open, with the message that was not sent.
+    await expect(page.get_by_text("the first")).to_be_visible()
+    await page.get_by_role("button", name="Send again").click()
+    await expect(page.get_by_text("after the sign-in")).to_be_visible()

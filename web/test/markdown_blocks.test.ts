@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { type Blocks, NO_BLOCKS, splitBlocks } from "../src/model/markdown_blocks";
+import { type Blocks, NO_BLOCKS, hasGrownEnough, splitBlocks } from "../src/model/markdown_blocks";
 
 const TEXT = `# Title
 
@@ -57,4 +57,22 @@ test("another text starts anew, and line ends do not matter", () => {
   const before = splitBlocks("one\n\ntwo");
   assert.deepEqual(splitBlocks("uno\r\n\r\ndos", before).blocks.map(({ source }) => source), ["uno\n\n", "dos"]);
   assert.deepEqual(splitBlocks("").blocks, []);
+});
+
+test("a long block without a blank line is extended and not parsed again", () => {
+  const line = "pearl **and** shell ".repeat(10_000);
+  const first = splitBlocks(line);
+  const longer = splitBlocks(`${line}more`, first);
+  assert.equal(longer.blocks.length, 1);
+  assert.equal(longer.blocks[0]?.source, `${line}more`);
+  const next = splitBlocks(`${line}more\n\n# title`, longer);
+  assert.deepEqual(next.blocks.map(({ source }) => source.slice(-7)), ["more\n\n".padStart(7, " ").slice(-7), "# title"]);
+});
+
+test("a long growing block is drawn again when it has grown by a tenth", () => {
+  const known = splitBlocks("x".repeat(30_000));
+  assert.equal(hasGrownEnough("x".repeat(30_100), known), false);
+  assert.equal(hasGrownEnough("x".repeat(34_000), known), true);
+  assert.equal(hasGrownEnough("another text", known), true);
+  assert.equal(hasGrownEnough("short and longer", splitBlocks("short")), true);
 });

@@ -40,6 +40,7 @@ export function Composer({ sessionId, liveTurn, onSend }: ComposerProps) {
   const text = useSignal(readStored(draftName));
   const attachments = useSignal<readonly Attachment[]>([]);
   const uploads = useSignal(0);
+  const isDropping = useSignal(false);
   const mode = useSignal<QueueMode>("steer");
   const box = useRef<HTMLTextAreaElement>(null);
   const completion = useCompletion(text);
@@ -107,17 +108,25 @@ export function Composer({ sessionId, liveTurn, onSend }: ComposerProps) {
   const canSend = hasScope("run");
   return (
     <form
-      class="composer"
+      class={`composer${isDropping.value ? " dropping" : ""}`}
       onSubmit={(event) => {
         event.preventDefault();
         submit();
       }}
-      onDragOver={(event) => event.preventDefault()}
+      onDragOver={(event) => {
+        event.preventDefault();
+        isDropping.value = true;
+      }}
+      onDragLeave={(event) => {
+        if (!(event.relatedTarget instanceof Node) || !event.currentTarget.contains(event.relatedTarget)) isDropping.value = false;
+      }}
       onDrop={(event) => {
         event.preventDefault();
+        isDropping.value = false;
         void upload(event.dataTransfer?.files ?? []);
       }}
     >
+      {isDropping.value && <p class="drop-hint">Drop files to attach them</p>}
       {completion.list((name) => {
         write(`/${name} `);
         box.current?.focus();

@@ -131,7 +131,7 @@ function AnswerText({ item, sessionId }: { item: Extract<Item, { kind: "text" }>
   const hasArrived = item.sequence < 0;
   return (
     <div class={`answer${item.isGrowing ? " growing" : ""}`} aria-live={hasArrived ? "polite" : undefined} aria-busy={hasArrived ? item.isGrowing : undefined}>
-      <Markdown text={rest.value || item.text} />
+      <Markdown text={rest.value || item.text} isGrowing={item.isGrowing} />
       {item.cut?.isCut === true && rest.value === "" && (
         <Button variant="quiet" onClick={() => void attempt(load)}>
           Show all {formatBytes(item.cut.bytes)}
@@ -151,7 +151,7 @@ function Thinking({ text, isGrowing }: { text: string; isGrowing: boolean }) {
         </span>
         {isGrowing ? "Thinking…" : "Thoughts"}
       </button>
-      {isOpen.value && <Markdown text={text} />}
+      {isOpen.value && <Markdown text={text} isGrowing={isGrowing} />}
     </div>
   );
 }

@@ -20,15 +20,37 @@ export interface Blocks {
 
 export const NO_BLOCKS: Blocks = { text: "", blocks: [], definitions: "" };
 
+/** A longer block without a blank line is shown as plain text: parsing it with each piece that arrives would stop the page. */
+export const MAX_BLOCK_CHARACTERS = 150_000;
+/** A block of this length is drawn again when it has grown by a tenth. */
+const LONG_BLOCK_CHARACTERS = 20_000;
+
+/** Tell whether a growing text should be drawn again; a long one costs more than its next words are worth. */
+export function hasGrownEnough(text: string, previous: Blocks): boolean {
+  const last = previous.blocks.at(-1)?.source.length ?? 0;
+  return last < LONG_BLOCK_CHARACTERS || !text.startsWith(previous.text) || text.length - previous.text.length > last / 10;
+}
+
 /** Split a text into blocks. If it continues `previous`, the blocks before its last one are used again. */
 export function splitBlocks(text: string, previous: Blocks = NO_BLOCKS): Blocks {
   const normal = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
   if (normal === previous.text) return previous;
+  const extended = extendLongBlock(normal, previous);
+  if (extended !== undefined) return extended;
   const reused = normal.startsWith(previous.text) ? previous.blocks.slice(0, -1) : [];
   const start = reused.reduce((sum, block) => sum + block.source.length, 0);
   const blocks = [...reused, ...parse(normal.slice(start))];
   const definitions = blocks.filter(({ isDefinition }) => isDefinition).map(({ source }) => source.trim());
   return { text: normal, blocks, definitions: definitions.join("\n") };
+}
+
+/** Return the blocks of a text that only continues the long last block; undefined for others. */
+function extendLongBlock(text: string, previous: Blocks): Blocks | undefined {
+  const last = previous.blocks.at(-1);
+  if (last === undefined || last.code !== undefined || last.source.length <= MAX_BLOCK_CHARACTERS || !text.startsWith(previous.text)) return undefined;
+  const added = text.slice(previous.text.length);
+  if (/\n[ \t]*\n/.test(last.source.slice(-1) + added)) return undefined;
+  return { ...previous, text, blocks: [...previous.blocks.slice(0, -1), { ...last, source: last.source + added }] };
 }
 
 function parse(text: string): Block[] {

@@ -4,8 +4,8 @@ import { Marked, type Tokens } from "marked";
 import { memo } from "preact/compat";
 import { useMemo, useRef } from "preact/hooks";
 
-import { showControls } from "../model/format";
-import { type Block, NO_BLOCKS, splitBlocks } from "../model/markdown_blocks";
+import { showControls, stripAnsi } from "../model/format";
+import { type Block, MAX_BLOCK_CHARACTERS, NO_BLOCKS, hasGrownEnough, splitBlocks } from "../model/markdown_blocks";
 import { CodeBlock } from "./code";
 import { trustHtml } from "./trusted_html";
 
@@ -60,9 +60,10 @@ export function renderMarkdown(source: string): string {
   return DOMPurify.sanitize(markdown.parse(showControls(source)) as string);
 }
 
-export const Markdown = memo(function Markdown({ text }: { text: string }) {
+export const Markdown = memo(function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
   const previous = useRef(NO_BLOCKS);
-  const { blocks, definitions } = (previous.current = splitBlocks(text, previous.current));
+  if (!isGrowing || hasGrownEnough(text, previous.current)) previous.current = splitBlocks(text, previous.current);
+  const { blocks, definitions } = previous.current;
   return (
     <div class="markdown">
       {blocks.map((block, index) => (
@@ -74,10 +75,12 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
 
 const BlockView = memo(
   function BlockView({ block, definitions }: { block: Block; definitions: string }) {
+    const isPlain = block.code === undefined && block.source.length > MAX_BLOCK_CHARACTERS;
     const html = useMemo(
-      () => (block.code === undefined ? trustHtml(renderMarkdown(definitions === "" ? block.source : `${block.source}\n\n${definitions}`)) : undefined),
+      () => (block.code === undefined && !isPlain ? trustHtml(renderMarkdown(definitions === "" ? block.source : `${block.source}\n\n${definitions}`)) : undefined),
       [block.source, block.code, definitions],
     );
+    if (isPlain) return <p class="plain">{showControls(stripAnsi(block.source))}</p>;
     if (block.code !== undefined) return <CodeBlock code={block.code} language={block.language} />;
     return <div dangerouslySetInnerHTML={{ __html: html as unknown as string }} />;
   },

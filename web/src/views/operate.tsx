@@ -279,8 +279,8 @@ function Servers() {
                 <td>
                   <strong>{server.name}</strong>
                   <span class="hint"> {server.transport}</span>
-                  {server.problem !== "" && <p class="problem">{server.problem}</p>}
-                  {server.state === "failed" && server.lastOutput.length > 0 && <pre class="last-output">{stripAnsi(server.lastOutput.join("\n"))}</pre>}
+                  {server.problem !== "" && <p class="problem">{showControls(stripAnsi(server.problem))}</p>}
+                  {server.state === "failed" && server.lastOutput.length > 0 && <pre class="last-output">{showControls(stripAnsi(server.lastOutput.join("\n")))}</pre>}
                 </td>
                 <td>
                   <StateBadge state={server.state} />
@@ -323,8 +323,8 @@ function Plugins() {
               <tr key={plugin.id}>
                 <td>
                   <strong>{plugin.id}</strong> <span class="hint">{plugin.version}</span>
-                  <p class="hint">{plugin.description}</p>
-                  {plugin.problem !== "" && <p class="problem">{plugin.problem}</p>}
+                  <p class="hint">{showControls(plugin.description)}</p>
+                  {plugin.problem !== "" && <p class="problem">{showControls(plugin.problem)}</p>}
                 </td>
                 <td>
                   <StateBadge state={plugin.state} />

@@ -44,7 +44,7 @@ SNAPSHOT = Snapshot(
     memory_bytes=2 << 20,
     rejections=((1, 2, 3),),
     open_requests=(4, 5),
-    pages=os.urandom(500),
+    blocks=os.urandom(500),
 )
 
 
@@ -125,7 +125,7 @@ def test_a_snapshot_of_another_format_says_which(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("nacre.sandbox.cell_vm._VERSION", 9)
     sealed = make_sealed()
     monkeypatch.undo()
-    with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 2"):
+    with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 3"):
         open_sealed(sealed)
 
 

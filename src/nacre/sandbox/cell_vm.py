@@ -41,7 +41,7 @@ from nacre.sandbox.worker_protocol import (
 )
 
 _MAGIC: Final = b"NACRSNAP"
-_VERSION: Final = 2
+_VERSION: Final = 3
 # Magic, version, length of the key id, length of the header.
 _HEAD = struct.Struct("<8sHBI")
 _SEAL_BYTES: Final = 32
@@ -66,7 +66,7 @@ class Snapshot:
     memory_bytes: int
     rejections: tuple[tuple[int, int, int], ...]
     open_requests: tuple[int, ...]
-    pages: bytes
+    blocks: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ def seal(snapshot: Snapshot, *, keys: KeyRing, binding: SnapshotBinding) -> byte
     key_id = keys.current.id.encode()
     header = json.dumps(facts, separators=(",", ":")).encode()
     head = _HEAD.pack(_MAGIC, _VERSION, len(key_id), len(header))
-    body = head + key_id + header + snapshot.pages
+    body = head + key_id + header + snapshot.blocks
     return body + _seal_of(body, keys.current.secret)
 
 
@@ -124,7 +124,7 @@ def unseal(data: bytes, *, keys: KeyRing, image: str, binding: SnapshotBinding) 
         memory_bytes=facts["memoryBytes"],
         rejections=tuple(tuple(entry) for entry in facts["rejections"]),
         open_requests=tuple(facts["openRequests"]),
-        pages=body[header_at + header_size :],
+        blocks=body[header_at + header_size :],
     )
 
 
@@ -293,7 +293,7 @@ class CellVm:
             "open": snapshot.open_requests,
         }
         await self._start_in_worker(
-            Command.RESTORE, {**fields, **facts}, snapshot.pages, size_bytes=snapshot.memory_bytes
+            Command.RESTORE, {**fields, **facts}, snapshot.blocks, size_bytes=snapshot.memory_bytes
         )
         self._sealed = None
 
@@ -486,7 +486,7 @@ class CellVm:
                     for address, promise, reason in frame.fields["rejections"]
                 ),
                 open_requests=open_requests,
-                pages=frame.tail,
+                blocks=frame.tail,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise WorkerProtocolError(f"a worker sent a malformed snapshot: {error!r}") from error

@@ -354,7 +354,7 @@ class CellWorker:
                 burst,
                 memory_limit_bytes=fields["memoryLimitBytes"],
                 memory_bytes=fields["memoryBytes"],
-                pages=self._decompressor.stream_reader(frame.tail),
+                blocks=self._decompressor.stream_reader(frame.tail),
                 rejections={
                     key: (promise, reason) for key, promise, reason in fields["rejections"]
                 },
@@ -384,8 +384,8 @@ class CellWorker:
         rejections = [[key, *handles] for key, handles in self._vm.rejections.items()]
         memory_bytes = self._vm.instance.current_memory_bytes()
         fields = {"memoryBytes": memory_bytes, "rejections": rejections}
-        pages, size = self._compress_pages(self._vm.snapshot(), frame.fields["maxBytes"])
-        suspended = encode_frame(Event.SUSPENDED, fields, pages)
+        blocks, size = self._compress_blocks(self._vm.snapshot(), frame.fields["maxBytes"])
+        suspended = encode_frame(Event.SUSPENDED, fields, blocks)
         size = max(size, len(suspended))
         if size > frame.fields["maxBytes"]:
             self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": size}))
@@ -393,8 +393,8 @@ class CellWorker:
         self._drop()
         self._send(suspended)
 
-    def _compress_pages(self, pieces: Iterable[bytes], max_bytes: int) -> tuple[bytes, int]:
-        """Return the compressed pages, truncated at the limit, and their full size."""
+    def _compress_blocks(self, pieces: Iterable[bytes], max_bytes: int) -> tuple[bytes, int]:
+        """Return the compressed blocks, truncated at the limit, and their full size."""
         compressed, size = bytearray(), 0
         for chunk in self._compress(pieces):
             size += len(chunk)

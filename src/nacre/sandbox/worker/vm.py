@@ -3,14 +3,14 @@
 The host uses handles: addresses of JavaScript values in the guest's memory. They stay valid across
 a snapshot, because between two calls the memory is the whole state of a VM.
 
-A snapshot contains changed pages as the exclusive-or with the image's page. Most of them differ in
-one or two reference counts, and zeros compress well.
+A snapshot contains changed blocks as the exclusive-or with the image's block. Most of them differ
+in one or two reference counts, and zeros compress well.
 """
 
 import ctypes
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final, cast
 
 from nacre.sandbox.image import Image
@@ -51,11 +51,14 @@ class SharedParts:
         return self._members[part]
 
 
-PAGE_BYTES: Final = 4096
 # Compared in large steps first, because most of an image does not change.
 _STRIDE_BYTES: Final = 65536
-_INDEX = struct.Struct("<I")
-_RECORD_BYTES: Final = _INDEX.size + PAGE_BYTES
+_PAGE_BYTES: Final = 4096
+# A stride has 256 blocks, so that a byte numbers them.
+BLOCK_BYTES: Final = 256
+_PAGES_OF_STRIDE = struct.Struct(f"{_PAGE_BYTES}s" * (_STRIDE_BYTES // _PAGE_BYTES))
+_BLOCKS_OF_PAGE = struct.Struct(f"{BLOCK_BYTES}s" * (_PAGE_BYTES // BLOCK_BYTES))
+_STRIDE_HEAD = struct.Struct("<II")
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = [ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
@@ -66,50 +69,82 @@ class BaseMemory:
     """The initial memory of all VMs of an image."""
 
     def __init__(self, content: bytes, stack_pointer: int) -> None:
-        self._content = content
         self._stack_pointer = stack_pointer
         self._strides = [
             content[at : at + _STRIDE_BYTES] for at in range(0, len(content), _STRIDE_BYTES)
         ]
 
-    def changed_pages(self, instance: Instance) -> Iterator[bytes]:
-        """Yield the number and difference of each changed page, in pieces of any size."""
+    def changed_blocks(self, instance: Instance) -> Iterator[bytes]:
+        """Yield a record for each stride of the memory with changed blocks: its number, the count
+        and numbers of the blocks, and their differences from the image."""
         size = instance.current_memory_bytes()
         # Memory below the stack pointer belongs to calls that have returned.
         for stride in range(self._stack_pointer // _STRIDE_BYTES, size // _STRIDE_BYTES):
             at = stride * _STRIDE_BYTES
-            base = self._strides[stride] if stride < len(self._strides) else _ZERO_STRIDE
+            base = self._base_of(stride)
             if _memcmp(instance.base + at, base, _STRIDE_BYTES):
-                yield _differences(instance.read(at, _STRIDE_BYTES), base, at // PAGE_BYTES)
+                changed = _find_changed_blocks(instance.view(at, _STRIDE_BYTES), base)
+                difference = self._combine(stride, b"".join(changed.values()), changed)
+                yield _STRIDE_HEAD.pack(stride, len(changed)) + bytes(changed) + difference
 
-    def apply_pages(self, instance: Instance, pages: BinaryIO) -> None:
-        """Apply the output of `changed_pages` to a new instance of the same image."""
-        while record := pages.read(_RECORD_BYTES):
-            if len(record) != _RECORD_BYTES:
-                raise ValueError("the pages of a snapshot are truncated")
-            (number,) = _INDEX.unpack_from(record)
-            at = number * PAGE_BYTES
-            difference = record[_INDEX.size :]
-            base = self._content[at : at + PAGE_BYTES].ljust(PAGE_BYTES, b"\0")
-            instance.write(at, _exclusive_or(difference, base))
+    def apply_blocks(self, instance: Instance, records: BinaryIO) -> None:
+        """Apply the output of `changed_blocks` to a new instance of the same image."""
+        while head := records.read(_STRIDE_HEAD.size):
+            if len(head) != _STRIDE_HEAD.size:
+                raise ValueError("the blocks of a snapshot are truncated")
+            stride, count = _STRIDE_HEAD.unpack(head)
+            numbers = records.read(count)
+            difference = records.read(count * BLOCK_BYTES)
+            if len(difference) != len(numbers) * BLOCK_BYTES or len(numbers) != count:
+                raise ValueError("the blocks of a snapshot are truncated")
+            blocks = self._combine(stride, difference, numbers)
+            at = stride * _STRIDE_BYTES
+            if len(blocks) == _STRIDE_BYTES:
+                instance.write(at, blocks)
+                continue
+            for index, number in enumerate(numbers):
+                start = index * BLOCK_BYTES
+                instance.write(at + number * BLOCK_BYTES, blocks[start : start + BLOCK_BYTES])
+
+    def _combine(self, stride: int, blocks: bytes, numbers: Iterable[int]) -> bytes:
+        """Return the exclusive-or with the blocks of the image, which is zero at its end."""
+        if stride >= len(self._strides):
+            return blocks
+        return _exclusive_or(blocks, _pick(self._strides[stride], numbers))
+
+    def _base_of(self, stride: int) -> bytes:
+        return self._strides[stride] if stride < len(self._strides) else _ZERO_STRIDE
 
 
 _ZERO_STRIDE: Final = bytes(_STRIDE_BYTES)
 
 
-def _differences(memory: bytes, base: bytes, first_page: int) -> bytes:
-    found: list[bytes] = []
-    for at in range(0, _STRIDE_BYTES, PAGE_BYTES):
-        page, base_page = memory[at : at + PAGE_BYTES], base[at : at + PAGE_BYTES]
-        if page != base_page:
-            number = first_page + at // PAGE_BYTES
-            found += (_INDEX.pack(number), _exclusive_or(page, base_page))
-    return b"".join(found)
+def _find_changed_blocks(memory: memoryview, base: bytes) -> dict[int, bytes]:
+    """Return the blocks of a stride that differ, by their numbers."""
+    changed: dict[int, bytes] = {}
+    pages = _PAGES_OF_STRIDE.unpack(memory)
+    for page_at, page in zip(range(0, _STRIDE_BYTES, _PAGE_BYTES), pages, strict=True):
+        # Compares without a copy of the base.
+        if base.startswith(page, page_at):
+            continue
+        blocks = enumerate(_BLOCKS_OF_PAGE.unpack(page), page_at // BLOCK_BYTES)
+        changed.update(
+            (number, block)
+            for number, block in blocks
+            if not base.startswith(block, number * BLOCK_BYTES)
+        )
+    return changed
+
+
+def _pick(stride: bytes, numbers: Iterable[int]) -> bytes:
+    """Return the blocks with these numbers."""
+    starts = [number * BLOCK_BYTES for number in numbers]
+    return b"".join([stride[at : at + BLOCK_BYTES] for at in starts])
 
 
 def _exclusive_or(first: bytes, second: bytes) -> bytes:
     number = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
-    return number.to_bytes(PAGE_BYTES, "little")
+    return number.to_bytes(len(first), "little")
 
 
 # The tag of a JSValue is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
@@ -176,7 +211,7 @@ class VmFactory:
         *,
         memory_limit_bytes: int,
         memory_bytes: int,
-        pages: BinaryIO,
+        blocks: BinaryIO,
         rejections: dict[int, tuple[int, int]],
         shared: SharedParts | None = None,
     ) -> "Vm":
@@ -184,7 +219,7 @@ class VmFactory:
         instance = self._new_instance(memory_limit_bytes)
         try:
             instance.grow_to(memory_bytes)
-            self.base_memory.apply_pages(instance, pages)
+            self.base_memory.apply_blocks(instance, blocks)
         except BaseException:
             instance.close()
             raise
@@ -315,8 +350,8 @@ class Vm:
             return self.text(self._call_entry("describeFailure", first[1]))
 
     def snapshot(self) -> Iterator[bytes]:
-        """Yield the pages that differ from the image, in pieces."""
-        return self._factory.base_memory.changed_pages(self.instance)
+        """Yield the blocks that differ from the image, in pieces."""
+        return self._factory.base_memory.changed_blocks(self.instance)
 
     # Used by host calls while the guest runs.
 

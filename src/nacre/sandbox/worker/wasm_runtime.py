@@ -379,6 +379,11 @@ class Instance:
         self._check_range(at, size)
         return self._memory_view[at : at + size].tobytes()
 
+    def view(self, at: int, size: int) -> memoryview:
+        """Return guest memory without a copy. Raises WasmTrap for a range outside of it."""
+        self._check_range(at, size)
+        return self._memory_view[at : at + size]
+
     def write(self, at: int, data: bytes) -> None:
         """Write guest memory. Raises WasmTrap for a range outside of it."""
         size = len(data)

@@ -60,7 +60,8 @@ def encode_json(value: object) -> bytes:
         _explain(value)
         # No part is at fault: the caller is near the stack limit, or a subclass is odd.
         raise NotJsonError("$", f"cannot be written as JSON: {error}") from error
-    _refuse_if_too_deep(value, openings=text.count("[") + text.count("{"))
+    if len(text) > MAX_JSON_DEPTH:
+        _refuse_if_too_deep(value, openings=text.count("[") + text.count("{"))
     return _to_utf8(text)
 
 
@@ -76,7 +77,8 @@ def decode_json(data: bytes, *, max_parts: int | None = None) -> JsonValue:
     that are too large for Python. Half a surrogate pair (`"\\ud800"`) becomes U+FFFD. Raises
     TooLargeError before it decodes more than `max_parts` parts.
     """
-    if max_parts is not None and has_too_many_parts(data, max_parts):
+    # A text has fewer parts than bytes.
+    if max_parts is not None and len(data) > max_parts and has_too_many_parts(data, max_parts):
         raise TooLargeError(f"has more than {max_parts:,} parts")
     if len(data) > _MAX_SLOW_BYTES:
         value = _decode_fast(data)
@@ -84,7 +86,8 @@ def decode_json(data: bytes, *, max_parts: int | None = None) -> JsonValue:
             return value
     try:
         value = _decode(data.decode())
-        _refuse_if_too_deep(value, openings=_count_bytes(data, _OPENINGS))
+        if len(data) > MAX_JSON_DEPTH:
+            _refuse_if_too_deep(value, openings=_count_bytes(data, _OPENINGS))
         if b"\\ud" in data or b"\\uD" in data:
             value = _decode(_to_utf8(_ENCODER.encode(value)).decode())
     except NotJsonError:

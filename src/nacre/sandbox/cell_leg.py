@@ -7,6 +7,7 @@ it has returned and all its requests and timers are done.
 Messages from a worker are untrusted.
 """
 
+import asyncio
 import logging
 import os
 import time
@@ -16,7 +17,6 @@ from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from nacre.errors import SandboxError, WorkerProtocolError
@@ -532,9 +532,12 @@ class CellLeg:
 
     async def run(self, first_burst: FirstBurst) -> CellResult | None:
         """Run the program to the end of the leg. Returns None if the leg was aborted."""
-        with self._scope:
-            return await self._run_to_end(first_burst)
-        return None
+        try:
+            with self._scope:
+                return await self._run_to_end(first_burst)
+            return None
+        finally:
+            self._wake.close()
 
     async def abort(self, reason: str) -> None:
         """Cancel the leg, and wait until its cell has cleaned up."""
@@ -570,7 +573,7 @@ class CellLeg:
     async def _wait_for_work(self) -> bool:
         """Wait for an answer or a timer. Returns False if the budget ends first."""
         # Handlers that do not wait answer within one turn of the loop: no need to park for them.
-        await anyio.lowlevel.checkpoint()
+        await asyncio.sleep(0)
         if not self._requests.has_answers:
             self._vm.park()
         # Checked first, so that a program that always has work also ends its leg.

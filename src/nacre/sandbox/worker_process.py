@@ -276,6 +276,7 @@ class WorkerProcess:
             self._loop = None
         self.is_dead = True
         self._arrived.set()
+        self._arrived.close()
         self.death.set()
         if self.on_death is not None:
             self.on_death()

@@ -9,6 +9,7 @@ would not send raises WorkerProtocolError, and the worker is killed.
 from __future__ import annotations
 
 import json
+import json.encoder
 import os
 import select
 import socket
@@ -22,7 +23,7 @@ from nacre.json_types import MAX_PARTS, JsonValue, NotJsonError, TooLargeError, 
 
 if TYPE_CHECKING:
     # Not imported by workers, which use this module too.
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from nacre.sandbox.results import Reason
 
@@ -39,8 +40,23 @@ IMAGE_ITEM_BYTES: Final = 192
 
 _CHUNK_BYTES: Final = 1 << 18
 
-# Created once: `json.dumps` with these separators creates an encoder for every call.
-_encode_fields = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+def _make_encoder() -> Callable[[Mapping[str, object]], str]:
+    """Return the `encode` of a JSONEncoder with an encoder in C that is created once.
+
+    `encode` creates one for every call, which takes longer than to encode the fields of a frame.
+    """
+    encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+    make_encoder = cast("Any", json.encoder).c_make_encoder
+    if make_encoder is None:
+        return encoder.encode
+    quote = json.encoder.encode_basestring_ascii
+    encode = make_encoder(None, encoder.default, quote, None, ":", ",", False, False, True)
+    return lambda fields: "".join(encode(fields, 0))
+
+
+_encode_fields = _make_encoder()
+_decode_fields = json.JSONDecoder().raw_decode
 
 _MAX_ID: Final = 2**53
 # The longest timer of a program, which is also longer than any burst.
@@ -167,15 +183,22 @@ class FrameBuffer:
             raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
         if len(received) < end:
             return None
-        try:
-            fields = json.loads(received[HEADER_BYTES:fields_end].decode())
-        except (ValueError, RecursionError) as error:
-            raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
-        if not isinstance(fields, dict):
-            raise WorkerProtocolError("a worker sent fields that are not an object")
+        fields = _read_fields(received[HEADER_BYTES:fields_end])
         tail = bytes(received[fields_end:end])
         del received[:end]
-        return Frame(kind, cast("dict[str, Any]", fields), tail)
+        return Frame(kind, fields, tail)
+
+
+def _read_fields(data: bytearray) -> dict[str, Any]:
+    try:
+        text = data.decode()
+        # Not `json.loads`, which looks for spaces around the value.
+        fields, end = _decode_fields(text)
+    except (ValueError, RecursionError) as error:
+        raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
+    if not isinstance(fields, dict) or end != len(text):
+        raise WorkerProtocolError("a worker sent fields that are not an object")
+    return cast("dict[str, Any]", fields)
 
 
 class WorkerConnection:
@@ -256,21 +279,25 @@ class EventReader:
         """Read the end of a burst."""
         fields = frame.fields
         payloads = _Payloads(frame.tail)
-        value = payloads.take(fields.get("valueBytes", 0))
+        value = payloads.take(fields["valueBytes"]) if "valueBytes" in fields else b""
         if len(value) > self._max_value_bytes:
             raise WorkerProtocolError("a worker sent a value over the cell's limit")
-        requests = self._requests(fields.get("requests", []), payloads, max_requests)
+        # Most bursts have one request, and nothing else.
+        requests = yields = ()
+        if "requests" in fields:
+            requests = self._requests(fields["requests"], payloads, max_requests)
         payloads.check_end()
-        yields = self._yields(fields.get("yields", []))
-        self._check_ids([*(request.id for request in requests), *(each.id for each in yields)])
+        if "yields" in fields:
+            yields = self._yields(fields["yields"])
+        self._check_ids([each.id for each in (*requests, *yields)])
         return BurstEvent(
-            value=decode_value(value) if value else None,
-            value_bytes=len(value),
-            requests=requests,
-            yields=yields,
-            timer_ms=_read_milliseconds(fields.get("timerMs"), "timer"),
-            busy_ms=_read_milliseconds(fields.get("busyMs", 0), "burst") or 0.0,
-            clock=read_clock(fields["clock"]) if "clock" in fields else (),
+            decode_value(value) if value else None,
+            len(value),
+            requests,
+            yields,
+            _read_milliseconds(fields["timerMs"], "timer") if "timerMs" in fields else None,
+            _read_milliseconds(fields.get("busyMs", 0), "burst") or 0.0,
+            read_clock(fields["clock"]) if "clock" in fields else (),
         )
 
     def _requests(
@@ -283,7 +310,7 @@ class EventReader:
             raise WorkerProtocolError(
                 f"a worker sent {len(entries)} requests; the limit is {max_count}"
             )
-        return tuple(self._request(entry, payloads) for entry in entries)
+        return tuple([self._request(entry, payloads) for entry in entries])
 
     def _request(self, entry: Any, payloads: _Payloads) -> RequestEvent:
         try:
@@ -296,9 +323,9 @@ class EventReader:
             raise WorkerProtocolError("a worker sent a request that the program cannot make")
         text = payloads.take(size)
         try:
-            return RequestEvent(id=request_id, method=method, payload=decode_value(text))
+            return RequestEvent(request_id, method, decode_value(text))
         except TooLargeError as error:
-            return RequestEvent(id=request_id, method=method, payload=None, refusal=error.problem)
+            return RequestEvent(request_id, method, None, error.problem)
 
     def _yields(self, entries: Any) -> tuple[YieldEvent, ...]:
         try:
@@ -311,11 +338,10 @@ class EventReader:
 
     def _check_ids(self, ids: list[int]) -> None:
         # Ids must increase: with a repeated id, an answer would settle the wrong request.
-        if not ids:
-            return
-        if len(set(ids)) != len(ids) or min(ids) <= self._last_id or max(ids) > _MAX_ID:
-            raise WorkerProtocolError("a worker sent ids that are invalid or were used before")
-        self._last_id = max(ids)
+        for number in sorted(ids):
+            if not self._last_id < number <= _MAX_ID:
+                raise WorkerProtocolError("a worker sent ids that are invalid or were used before")
+            self._last_id = number
 
 
 class _Payloads:

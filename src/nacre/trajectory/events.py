@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, get_args
 
 import anyio
@@ -97,6 +99,9 @@ _BYTES_PER_TRAJECTORY_EVENT: Final = 600
 # More than one process adds to the log of a run.
 _MAX_PROCESS_EVENTS: Final = 1_000_000
 _MAX_TRAJECTORY_BYTES: Final = 128 * 1024 * 1024
+# Members of the data of calls that contain ids, names and constants.
+_NAMES: Final = frozenset({"toolId", "toolName", "source", "owner", "toolKind", "outcome"})
+_MAX_CACHED_NAMES: Final = 256
 # Calls that no cell made are not removed.
 _MAX_EXACT_RESULTS: Final = 4096
 
@@ -411,6 +416,7 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         """Returns when all events so far are stored, and raises StorageError; set by their
         writer. A recorder without a store returns at once."""
         self.redaction = Redaction() if redaction is None else redaction
+        self._redact_name = lru_cache(maxsize=_MAX_CACHED_NAMES)(self.redaction.text)
         self.exact_results: dict[str, None] = {}
         """The ids of the last nested calls whose recorded result is exact: not redacted, and not
         cut. Their cell removes them."""
@@ -479,8 +485,12 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         if key == "input" and not self.redaction.keep_inputs:
             return self.redaction.input(value), 0, False
         if isinstance(value, str):
-            text = self.redaction.text(value)
+            # The same few ids and names occur in every call.
+            redact = self._redact_name if key in _NAMES else self.redaction.text
+            text = redact(value)
             return text, len(text), text == value
+        if type(value) is float and math.isfinite(value):
+            return value, 0, True
         return self.redaction.sized_value(value)
 
 

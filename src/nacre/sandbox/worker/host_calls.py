@@ -6,6 +6,7 @@ before the worker is hardened.
 
 import json
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.sandbox.worker.guest_inputs import GuestInputs
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 _WASI = "wasi_snapshot_preview1"
 _WASI_BAD_DESCRIPTOR = 8
 _WASI_MONOTONIC = 1
+# The arguments of a host function: handles, at most as many as the guest passes.
+_SLOTS = tuple(struct.Struct(f"<{count}I") for count in range(4))
 # The guest's `crypto` requests no more at a time.
 _MAX_RANDOM_BYTES = 65536
 _MAX_SHOWN_NAME_BYTES = 100
+_MAX_CACHED_BYTES = 64
 # The guest uses the same text (guest/src/failures.js).
 MODULES_DISABLED = "module access is disabled in cells"
 
@@ -108,7 +112,7 @@ class HostCalls:
 
     def _host_call(self, name: int, name_size: int, _this: int, count: int, arguments: int) -> int:
         vm = self._running()
-        slots = struct.unpack(f"<{count}I", vm.instance.read(arguments, 4 * count))
+        slots = _SLOTS[count].unpack(vm.instance.read(arguments, 4 * count))
         return self._by_name[vm.instance.read(name, name_size)](vm, slots)
 
     def _interrupt(self) -> int:
@@ -163,8 +167,16 @@ def _pause(vm: "Vm", arguments: tuple[int, ...]) -> int:
 
 def _request(vm: "Vm", arguments: tuple[int, ...]) -> int:
     request_id, method, payload = vm.text(arguments[0]).split(b"\n", 2)
-    vm.listener.request(int(request_id), json.loads(method), payload)
+    vm.listener.request(int(request_id), _decode_method(method), payload)
     return vm.new_undefined()
+
+
+def _decode_method(method: bytes) -> str:
+    return _decode_short_text(method) if len(method) <= _MAX_CACHED_BYTES else json.loads(method)
+
+
+# A program uses few methods, again and again.
+_decode_short_text = lru_cache(maxsize=256)(json.loads)
 
 
 def _on_shared(vm: "Vm", arguments: tuple[int, ...]) -> int:

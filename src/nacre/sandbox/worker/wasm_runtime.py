@@ -12,6 +12,7 @@ import ctypes
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -321,9 +322,10 @@ class Instance:
         self._store = lib.store_new(runtime.engine, None, None)
         lib.store_limiter(self._store, max_memory_bytes, -1, 1, -1, 1)
         self._context = lib.store_context(self._store)
-        self._func_call = lib.func_call
+        # The functions refer to them by address.
+        self._exports: list[object] = []
         self._instance = ctypes.create_string_buffer(32)
-        self._functions: dict[str, tuple[object, int]] = {}
+        self._functions: dict[str, Callable[[], int]] = {}
         self._values = (ctypes.c_uint32 * (_MAX_ARGUMENTS * 4))()
         self._values_at = ctypes.addressof(self._values)
         self._trap = ctypes.c_size_t()
@@ -349,20 +351,25 @@ class Instance:
 
     def call(self, name: str, *arguments: int) -> int:
         """Call an exported function with 32-bit values. Returns its 32-bit result, unsigned."""
-        found = self._functions.get(name)
-        if found is None:
-            found = self._functions[name] = self._export(name)
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = self._bind(name)
         values = self._values
         index = 0
         for argument in arguments:
             values[index] = argument
             index += 4
-        error = self._func_call(
-            self._context, found[1], self._values_at, _MAX_ARGUMENTS, self._trap_at
-        )
+        error = function()
         if error or self._trap.value:
             self._raise(error)
         return values[0]
+
+    def _bind(self, name: str) -> Callable[[], int]:
+        """Return a function that calls the export with the values in `_values`."""
+        export, at = self._export(name)
+        self._exports.append(export)
+        arguments = (self._context, at, self._values_at, _MAX_ARGUMENTS, self._trap_at)
+        return partial(self._runtime.lib.func_call, *arguments)
 
     def call_for_i64(self, name: str, *arguments: int) -> int:
         """Call an exported function with a 64-bit result."""

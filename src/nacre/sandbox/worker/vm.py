@@ -93,6 +93,8 @@ class BaseMemory:
             if len(head) != _STRIDE_HEAD.size:
                 raise ValueError("the blocks of a snapshot are truncated")
             stride, count = _STRIDE_HEAD.unpack(head)
+            if count > _STRIDE_BYTES // BLOCK_BYTES:
+                raise ValueError(f"a snapshot has {count} blocks in one stride")
             numbers = records.read(count)
             difference = records.read(count * BLOCK_BYTES)
             if len(difference) != len(numbers) * BLOCK_BYTES or len(numbers) != count:

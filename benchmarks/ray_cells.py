@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-import anyio.to_thread
 
 from nacre.config import RayConfig
 from nacre.sandbox import Completed, HostRequest, Sandbox, SandboxOptions, Waiting
@@ -146,9 +145,10 @@ async def main(*, is_quick: bool = False) -> None:
     """Measure local workers, one node and two nodes."""
     rounds = _QUICK_ROUNDS if is_quick else _ROUNDS
     async with AsyncExitStack() as stack:
-        cluster = await anyio.to_thread.run_sync(_Cluster)
+        # Ray starts nodes in the main thread only, so this stops the event loop.
+        cluster = _Cluster()
         stack.callback(cluster.close)
-        await anyio.to_thread.run_sync(cluster.add_node)
+        cluster.add_node()
         local = await stack.enter_async_context(Sandbox(SandboxOptions(workers=_WORKERS)))
         ray = RayConfig(address=cluster.address, workers_per_node=_WORKERS)
         remote = await stack.enter_async_context(Sandbox(SandboxOptions(ray=ray)))
@@ -157,7 +157,7 @@ async def main(*, is_quick: bool = False) -> None:
         await _compare({"local": local, "ray": remote}, rounds)
         await _measure_rate("local pool", local, rounds * 4)
         await _measure_rate("one Ray node", remote, rounds * 4)
-        await anyio.to_thread.run_sync(cluster.add_node)
+        cluster.add_node()
         await _wait_for_workers(remote, 2 * _WORKERS)
         await _measure_rate("two Ray nodes", remote, rounds * 4)
 

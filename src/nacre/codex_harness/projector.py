@@ -85,6 +85,8 @@ class Projector:
         self._problem = ""
         self._activity = ""
         self._limit: NacreError | None = None
+        # Of the thread, as Codex has counted it last.
+        self._total: JsonValue = None
         # Whether the last thing that the model has done is a call of a tool.
         self._has_called_last = False
         self.damage: ThreadDamage = ""
@@ -301,6 +303,11 @@ class Projector:
         usage = params.get("tokenUsage")
         if not isinstance(usage, dict) or not isinstance(last := usage.get("last"), dict):
             return
+        total = usage.get("total")
+        if total is not None and total == self._total:
+            # Old versions report each model call twice.
+            return
+        self._total = total
         self.used_tokens = _tokens(last, "totalTokens")
         self.window_tokens = _tokens(usage, "modelContextWindow")
         used = Usage(

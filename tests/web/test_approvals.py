@@ -143,3 +143,62 @@ async def test_questions_of_codex_are_answered_in_place(browser: Browser, tmp_pa
             await form.get_by_role("button", name="Answer", exact=True).click()
             await expect(page.get_by_text(re.compile("You said .*Grace"))).to_be_visible()
             app.check()
+
+
+async def test_a_call_is_allowed_always_and_another_is_denied_with_a_reason(
+    app: App, shared_home: Home
+) -> None:
+    code = """const first = await tools.kit_pay({ amount: 3 });
+const again = await tools.kit_pay({ amount: 3 });
+let other;
+try { other = await tools.kit_pay({ amount: 4 }); } catch (error) { other = error.message; }
+return { first, again, other };"""
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("so be it"))
+    page = await app.open("/")
+    await send(page, f"pay {marker}")
+    card = page.get_by_role("group", name="Approval of kit_pay")
+    await expect(card).to_contain_text('"amount": 3')
+    await card.get_by_role("button", name="Always").click()
+    # The second call has the same input, so nobody is asked.
+    await expect(card).to_contain_text('"amount": 4')
+    await card.get_by_role("button", name="Deny").click()
+    await card.get_by_label("Reason for the model").fill("four is too much")
+    await card.get_by_role("button", name="Deny the call").click()
+    await expect(page.get_by_text("so be it")).to_be_visible()
+    calls = page.get_by_role("treeitem")
+    await expect(calls).to_have_count(3)
+    # The focus stays where the answered request was.
+    await expect(calls.nth(2)).to_be_focused()
+    await calls.nth(2).press("Enter")
+    await expect(calls.nth(2)).to_contain_text("Denied")
+    await page.get_by_role("button", name=re.compile("^Result")).click()
+    result = page.get_by_role("region", name="Result").last
+    await expect(result).to_contain_text("paid 3")
+    await expect(result).to_contain_text("four is too much")
+
+
+async def test_what_is_answered_elsewhere_closes_the_forms_of_this_page(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    code = """const [seen, paid] = await Promise.allSettled([
+  tools.ask_camera({}), tools.kit_pay({ amount: 1 })]);
+return { seen, paid };"""
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("seen and paid"))
+    tool = {"name": "ask_camera", "description": "Look", "parameters": {"type": "object"}}
+    run = await gateway.start(f"look {marker}", clientTools=[tool])
+    asked = (await gateway.event(run, "client_call.requested")).data["callId"]
+    approval = (await gateway.event(run, "approval.requested")).data["approvalId"]
+    session = (await gateway.get(f"/api/runs/{run}"))["sessionId"]
+    page = await app.open(f"/sessions/{session}")
+    form = page.get_by_role("group", name="Result of ask_camera")
+    card = page.get_by_role("group", name="Approval of kit_pay")
+    # Somebody is about to answer both here.
+    await form.get_by_label("Result", exact=True).fill("half of an answ")
+    await card.get_by_role("button", name="Edit").click()
+    results = [{"callId": asked, "content": "a pearl", "isError": False}]
+    await gateway.post(f"/api/runs/{run}/client-results", {"results": results})
+    await expect(form).to_have_count(0)
+    await expect(card.get_by_role("textbox")).to_be_visible()
+    await gateway.post(f"/api/approvals/{approval}", {"answer": "allow-once"})
+    await expect(card).to_have_count(0)
+    await expect(page.get_by_text("seen and paid")).to_be_visible()

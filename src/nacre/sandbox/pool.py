@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import platform
 import socket
 import subprocess
 import sys
@@ -97,6 +96,9 @@ class WorkerPool:
         self._leases: dict[Worker, _Lease] = {}
         self._waiters: list[_Waiter] = []
         self._starting = 0
+        # How many workers it has unless there are more hogs: one at first, then as many as were
+        # needed at once, up to its size.
+        self._wanted = 1
         self.is_closed = False
         self._is_balancing = False
         self._is_shrinking = False
@@ -126,8 +128,8 @@ class WorkerPool:
         return worker in self._leases
 
     def warm(self) -> None:
-        """Start workers up to the size of the pool, without waiting for them."""
-        for _ in range(self.size - len(self._workers) - self._starting):
+        """Start one worker, or as many as were needed so far, without waiting for them."""
+        for _ in range(self._wanted - len(self._workers) - self._starting):
             self._start_worker()
 
     async def acquire(self, owner: str) -> Worker:
@@ -266,10 +268,10 @@ class WorkerPool:
             self._tasks.start_soon(self._retry_starts)
 
     async def _retry_starts(self) -> None:
-        """Start missing workers again, with growing delays, until the pool has its size."""
+        """Start missing workers again, with growing delays, until none is missing."""
         delay = _RESTART_DELAY_SECONDS
         try:
-            while len(self._workers) < self.size and not self.is_closed:
+            while len(self._workers) < self._wanted and not self.is_closed:
                 await anyio.sleep(delay)
                 delay = min(2 * delay, _MAX_RESTART_DELAY_SECONDS)
                 self.warm()
@@ -282,7 +284,7 @@ class WorkerPool:
             self._idle.remove(worker)
         if worker in self._workers:
             self._workers.discard(worker)
-            if not self.is_closed and len(self._workers) + self._starting < self.size:
+            if not self.is_closed and len(self._workers) + self._starting < self._wanted:
                 is_old = time.monotonic() - worker.started > 1
                 self._start_worker(
                     after_seconds=0.0 if was_used or is_old else _RESTART_DELAY_SECONDS
@@ -330,6 +332,8 @@ class WorkerPool:
     # Pressure.
 
     def _reduce_pressure(self) -> None:
+        needed = len(self._leases) + len(self._waiters)
+        self._wanted = max(self._wanted, min(needed, self.size))
         self.warm()
         self._watch_pressure()
 
@@ -521,7 +525,7 @@ class Launcher:
 
     def _module_key(self, library: Path) -> str:
         # By content, so that all environments of the user share one compiled module.
-        facts = (self.image.identity, _library_identity(library), platform.machine())
+        facts = (self.image.identity, _library_identity(library), os.uname().machine)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _compile(self, library: Path, output: Path) -> None:

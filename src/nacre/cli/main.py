@@ -35,12 +35,29 @@ def _run(arguments: list[str]) -> int:
 
 
 def exit_with_deadline(status: int) -> None:
-    """Limit the time that Python waits for other threads at exit. Call this last."""
+    """End the process. If other threads still run, limit the time that Python waits for them."""
     import threading
 
     others = (it for it in threading.enumerate() if it is not threading.main_thread())
     if any(not thread.daemon for thread in others):
         threading.Thread(target=_force_exit, args=(status,), daemon=True).start()
+    else:
+        _exit_at_once(status)
+
+
+def _exit_at_once(status: int) -> None:
+    """Do what Python does at exit, except freeing every object, which takes an eighth of
+    `nacre exec`."""
+    import atexit
+    import os
+    from contextlib import suppress
+
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    for stream in (sys.stdout, sys.stderr):
+        # Closed when the process started, or its reader is gone.
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _force_exit(status: int) -> None:

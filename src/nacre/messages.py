@@ -6,8 +6,10 @@ Messages are stored as JSON with a version.
 from __future__ import annotations
 
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never, get_args
+
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue

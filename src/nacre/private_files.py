@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
@@ -44,6 +43,9 @@ def replace_private(path: Path) -> Generator[IO[bytes]]:
 
     A reader sees the old file or the new one, also after a crash.
     """
+    # Not above: many processes only read such files.
+    import tempfile
+
     # `mkstemp` creates it with access for its owner only.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from nacre.json_types import NotJsonError, decode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox.results import Completed, Failed
 from nacre.telemetry import Redaction
 from nacre.telemetry.redaction import remove_secrets

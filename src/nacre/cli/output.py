@@ -11,10 +11,11 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.stop_signals import stop_signals
 
 if TYPE_CHECKING:

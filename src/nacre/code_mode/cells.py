@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ from nacre.code_mode.results import (
 )
 from nacre.errors import CellStateError, CellTakenError, SnapshotError, StorageError
 from nacre.json_types import decode_json, encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import CellState, Limits
 from nacre.sandbox import results as cell_results
 from nacre.telemetry import span

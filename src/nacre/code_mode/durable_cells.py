@@ -8,7 +8,7 @@ which were under way, and which have not begun.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -16,9 +16,9 @@ import anyio
 from nacre.errors import HostRequestError, StorageError, ToolFailedError
 from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.large_json import CheckedJson, encode_off_loop
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import StoredCell
 from nacre.sandbox import results as cell_results
-from nacre.storage import CallRecord, CellRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonValue
     from nacre.run_context import RunContext
     from nacre.sandbox import CellId, Output
-    from nacre.storage import CellStore, TurnState
+    from nacre.storage import CallRecord, CellRecord, CellStore, TurnState
     from nacre.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,9 @@ class CellJournal:
     async def start_call(self, request_id: int, tool_id: str) -> None:
         """Record that a tool is about to run. Raises StorageError."""
         async with self._lock:
+            # Imported here, as below: few cells are durable.
+            from nacre.storage import CallRecord
+
             call = CallRecord(request_id=request_id, tool_id=tool_id, state="started")
             if self.is_stored:
                 await self._store.start_call(self._cell_id, call, epoch=self._epoch)
@@ -103,6 +106,8 @@ class CellJournal:
             # The program gets an error instead of this answer, now and after a restart.
             text = encode_json({"error": {"message": "the result is not JSON"}}).decode()
         async with self._lock:
+            from nacre.storage import CallRecord
+
             self._calls[request_id] = CallRecord(
                 request_id=request_id, tool_id=call.tool_id, state="done", result=text
             )
@@ -128,6 +133,8 @@ class CellJournal:
         async with self._lock:
             open_ids = {number for number, _, _ in cast("Any", cell.data["requests"])}
             calls = {key: call for key, call in self._calls.items() if key in open_ids}
+            from nacre.storage import CellRecord
+
             record = CellRecord(
                 id=cell.cell_id,
                 session_id=self._context.session_id,

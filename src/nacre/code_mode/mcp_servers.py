@@ -19,10 +19,7 @@ from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolEr
 from nacre.json_types import encode_json
 from nacre.tools import (
     OPERATION_MARK,
-    DeclaredServer,
-    DeclaredTool,
     NearestNames,
-    RunIndex,
     ServerStarts,
     Tool,
     ToolPolicy,
@@ -30,9 +27,6 @@ from nacre.tools import (
     assign_guest_names,
     build_catalog,
     describe_missing_start,
-    function_declaration,
-    mcp_file_path,
-    mcp_server_file,
     refresh_server,
 )
 
@@ -40,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import PauseClock
+    from nacre.tools import DeclaredServer, DeclaredTool, PauseClock, RunIndex
 
     Path = tuple[str, ...]
 
@@ -77,6 +71,8 @@ class McpListing:
 
     @property
     def file_path(self) -> str:
+        from nacre.tools import mcp_file_path
+
         return mcp_file_path(self.guest_name)
 
     def find(self, path: Path) -> Tool | None:
@@ -85,6 +81,8 @@ class McpListing:
         return self.operations.get(path)
 
     def declared_server(self) -> DeclaredServer:
+        from nacre.tools import DeclaredServer
+
         return DeclaredServer(
             name=self.guest_name, description=self.description, tool_names=tuple(self.tools)
         )
@@ -99,6 +97,9 @@ def list_server(
     guest_name: str, description: str, tools: Sequence[Tool], *, left_out: Sequence[str] = ()
 ) -> McpListing:
     """Takes about half a millisecond per tool; may be called in a thread."""
+    # Imported on first use, as elsewhere in this module: many runs have no servers.
+    from nacre.tools import mcp_server_file
+
     named = _by_guest_name(tool for tool in tools if not _is_operation(tool))
     operations = {
         tuple(tool.name.removeprefix(OPERATION_MARK).split(".")): tool
@@ -131,6 +132,8 @@ def _is_operation(tool: Tool) -> bool:
 
 
 def declared_tool(name: str, tool: Tool) -> DeclaredTool:
+    from nacre.tools import DeclaredTool
+
     return DeclaredTool(
         name=name,
         description=tool.description,
@@ -356,6 +359,8 @@ class McpRequests:
 
     def _index_of(self, listings: tuple[McpListing, ...]) -> RunIndex:
         if self._index is None or self._index[0] != listings:
+            from nacre.tools import RunIndex
+
             tools = [tool for listing in listings for tool in listing.tools.values()]
             self._index = (listings, RunIndex(build_catalog(tools), sources=("mcp",)))
         return self._index[1]
@@ -391,6 +396,8 @@ def with_defaults(schema: JsonObject, given: JsonValue) -> JsonValue:
 
 
 def _tool_header(listing: McpListing, name: str, tool: Tool, *, has_schema: bool) -> JsonObject:
+    from nacre.tools import function_declaration
+
     guest_name = _guest_name(listing, name)
     declared = declared_tool(guest_name, tool)
     header: JsonObject = {

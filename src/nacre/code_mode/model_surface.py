@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,6 +18,7 @@ from nacre.code_mode.language_detection import (
 )
 from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.json_types import describe_json_type
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import CellId
 from nacre.tools import (
     DefinitionFormat,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -18,6 +18,7 @@ from uuid import UUID
 
 from nacre.errors import NamespaceError
 from nacre.json_types import JsonObject, JsonValue, NotJsonError, encode_json
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,6 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import anyio
@@ -26,6 +25,7 @@ from nacre.json_types import (
     describe_json_type,
     encode_json,
 )
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from nacre.code_mode.namespace_scope import NamespaceTool, Path

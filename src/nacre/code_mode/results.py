@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import results as cell_results
 from nacre.sandbox.results import PendingRequest, Reason, Usage
 from nacre.tools import CatalogCounters

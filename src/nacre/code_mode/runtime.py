@@ -48,7 +48,6 @@ from nacre.tools import (
     permitted_servers,
     policy_for,
     servers_of,
-    tool,
 )
 from nacre.trajectory import TrajectoryRecorder
 
@@ -364,6 +363,9 @@ def _to_tool(given: object) -> Tool:
     if isinstance(given, Tool):
         return given
     if callable(given) and not isinstance(given, type):
+        # Not above: a tool from a function needs pydantic.
+        from nacre.tools import tool
+
         return tool(given)
     raise ToolDefinitionError(
         f"tools has a {type(given).__name__}; allowed: tools and typed functions"

@@ -7,7 +7,6 @@ import os
 import stat
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,6 +14,7 @@ from nacre.config.folders import user_folder
 from nacre.config.json5 import parse_json5, with_member, without_member
 from nacre.config.setting_paths import object_at, value_at
 from nacre.errors import ConfigError
+from nacre.lazy_dataclasses import dataclass
 from nacre.private_files import replace_private
 
 if TYPE_CHECKING:

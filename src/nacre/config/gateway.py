@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.config.folders import user_folder
 from nacre.config.references import key_path
 from nacre.config.setting_paths import member_path
 from nacre.errors import ConfigError
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

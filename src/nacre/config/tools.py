@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from unicodedata import normalize
@@ -15,6 +15,7 @@ from nacre.config.setting_paths import format_value, member_path, object_at
 from nacre.config.tool_search import LIMITS as TOOL_SEARCH_LIMITS
 from nacre.config.tool_search import ToolSearchConfig
 from nacre.errors import ConfigError
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.errors import HookError
@@ -18,6 +17,7 @@ from nacre.hooks.events import (
 )
 from nacre.json_types import NotJsonError, copy_json, decode_json, encode_json
 from nacre.large_json import is_plain, is_small
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue

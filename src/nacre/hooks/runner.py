@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
@@ -24,6 +24,7 @@ from nacre.hooks.answers import (
 )
 from nacre.hooks.events import HOOK_EVENTS, AddToPrompt, HookEvent
 from nacre.large_json import copy_off_loop, is_small, run_in_json_thread
+from nacre.lazy_dataclasses import dataclass
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
@@ -22,6 +21,7 @@ from anyio.abc import TaskGroup
 from nacre.errors import SandboxError, WorkerProtocolError
 from nacre.json_types import JsonObject, JsonValue, TooLargeError
 from nacre.large_json import MAX_LOOP_BYTES, MAX_VALUE_BYTES, run_in_json_thread
+from nacre.lazy_dataclasses import dataclass
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 from nacre.sandbox.cell_vm import (
     BudgetExceeded,

@@ -12,7 +12,6 @@ import json
 import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -26,6 +25,7 @@ from nacre.errors import (
     WorkerProtocolError,
 )
 from nacre.json_types import JsonObject, encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox.executor import CellExecutor, Worker
 from nacre.sandbox.key_ring import KeyRing, SnapshotKey
 from nacre.sandbox.pool import WorkerPool

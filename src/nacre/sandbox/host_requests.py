@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
@@ -22,6 +22,7 @@ from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.json_types import JsonObject, JsonValue, NotJsonError, TooLargeError, encode_json
 from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_off_loop
+from nacre.lazy_dataclasses import dataclass
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
 from nacre.sandbox.wake_up import WakeUp

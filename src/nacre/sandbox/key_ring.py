@@ -4,20 +4,25 @@ A ring is text with one key per line: `<id> <base64 of 32 bytes>`. The first key
 snapshots. The others only open older ones, so keys can be replaced while cells wait.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import os
 import re
 import subprocess
-import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
 
-from nacre.config import SnapshotKeysConfig
 from nacre.errors import ConfigError, SnapshotError
+from nacre.lazy_dataclasses import dataclass
 from nacre.private_files import read_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.config import SnapshotKeysConfig
 
 KEY_BYTES: Final = 32
 _PATH: Final = "sandbox.snapshotKeys"
@@ -140,6 +145,8 @@ def _read_or_create(file: Path) -> str:
 def _create(file: Path) -> None:
     """Write a file with a new key, unless another process has just done so."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as stream:

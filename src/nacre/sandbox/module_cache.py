@@ -19,22 +19,20 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import re
-import shutil
+import socket
 import stat
 import sys
-import tempfile
 import threading
 import time
 import weakref
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nacre.config import NotPrivateError, check_private, private_cache_directory
 from nacre.errors import RuntimeUnavailableError
+from nacre.lazy_dataclasses import dataclass
 
 if sys.platform != "win32":
     import fcntl
@@ -187,6 +185,9 @@ class ModuleCache:
             # Temporary files may have been cleaned up in the meantime.
             if self._fallback is not None and self._fallback.is_dir():
                 return self._fallback
+            # Imported when they are needed, as below: most starts only read the cache.
+            import tempfile
+
             try:
                 prefix = f"{_FALLBACK_PREFIX}{os.getpid()}-{_pid_space()}-"
                 fallback = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
@@ -324,6 +325,8 @@ def _wait_for_lock(fd: int, directory: Path) -> None:
 
 def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
     """Build and publish the artefact, and return a descriptor of it."""
+    import shutil
+
     try:
         workspace = _make_workspace(path.parent)
     except OSError as error:
@@ -345,6 +348,8 @@ def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
 
 
 def _make_workspace(directory: Path) -> Path:
+    import tempfile
+
     prefix = f".build-{os.getpid()}-{_pid_space()}-"
     return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
 
@@ -388,6 +393,8 @@ def _move(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
     except IsADirectoryError:
+        import shutil
+
         shutil.rmtree(target)
         os.replace(source, target)
 
@@ -408,7 +415,7 @@ def _remove_abandoned_fallbacks() -> None:
     """Remove the temporary directories of this user that killed processes left behind."""
     if sys.platform == "win32":
         return
-    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+    with suppress(OSError), os.scandir(_temporary_directory()) as entries:
         for entry in entries:
             name = _FALLBACK_NAME.fullmatch(entry.name)
             if name is not None and entry.is_dir(follow_symlinks=False):
@@ -416,7 +423,17 @@ def _remove_abandoned_fallbacks() -> None:
                 is_unused = time.time() - info.st_mtime > _MAX_UNUSED_SECONDS
                 is_abandoned = _is_dead(name[1], pid_space=name[2]) if name[1] else is_unused
                 if is_abandoned and info.st_uid == os.getuid():
+                    import shutil
+
                     shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _temporary_directory() -> str:
+    """The directory of `tempfile`, whose import takes as long as everything else here."""
+    if (tempfile := sys.modules.get("tempfile")) is not None:
+        return tempfile.gettempdir()
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return next((path for path in named if path and os.path.isdir(path)), "/tmp")
 
 
 def _remove_if_stale(entry: os.DirEntry[str]) -> None:
@@ -424,6 +441,8 @@ def _remove_if_stale(entry: os.DirEntry[str]) -> None:
     age_seconds = time.time() - entry.stat(follow_symlinks=False).st_mtime
     if workspace := _WORKSPACE_NAME.fullmatch(entry.name):
         if age_seconds > _MAX_WORKSPACE_SECONDS or _is_dead(workspace[1], pid_space=workspace[2]):
+            import shutil
+
             shutil.rmtree(path, ignore_errors=True)
     elif age_seconds > _MAX_UNUSED_SECONDS and _ARTEFACT_NAME.fullmatch(entry.name):
         # The sidecar first, because a sidecar without its artefact would never be removed.
@@ -451,7 +470,7 @@ def _pid_space() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         space = boot + os.readlink("/proc/self/ns/pid")
     except OSError:
-        space = platform.node()
+        space = socket.gethostname()
     return hashlib.sha256(space.encode()).hexdigest()[:16]
 
 
@@ -463,4 +482,6 @@ def _remove(path: Path) -> None:
 def _remove_own(directory: Path, pid: int) -> None:
     # A forked child inherits the finalizer, but must not remove the directory.
     if os.getpid() == pid:
+        import shutil
+
         shutil.rmtree(directory, ignore_errors=True)

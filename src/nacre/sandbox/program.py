@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox.executor import Worker
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.messages import Usage
 
 if TYPE_CHECKING:

@@ -1,5 +1,8 @@
 """Redaction, spans, debug logs and the watchdog of the event loop."""
 
+from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 from nacre.telemetry.debug_flags import (
     DEBUG_LOGGER_NAME,
     DebugFlags,
@@ -7,8 +10,6 @@ from nacre.telemetry.debug_flags import (
     debug_log,
     get_debug_flags,
 )
-from nacre.telemetry.loop_watchdog import STALL_SECONDS, LoopStall, LoopWatchdog
-from nacre.telemetry.recent_logs import RecentLogs, keep_recent_logs
 from nacre.telemetry.redaction import (
     REDACTED,
     Redaction,
@@ -33,6 +34,10 @@ from nacre.telemetry.spans import (
     start_span,
     turn_span,
 )
+
+if TYPE_CHECKING:
+    from nacre.telemetry.loop_watchdog import STALL_SECONDS, LoopStall, LoopWatchdog
+    from nacre.telemetry.recent_logs import RecentLogs, keep_recent_logs
 
 __all__ = [
     "DEBUG_LOGGER_NAME",
@@ -66,3 +71,12 @@ __all__ = [
     "start_span",
     "turn_span",
 ]
+
+# Imported on first use: only the gateway needs them.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.telemetry.loop_watchdog": ("STALL_SECONDS", "LoopStall", "LoopWatchdog"),
+        "nacre.telemetry.recent_logs": ("RecentLogs", "keep_recent_logs"),
+    },
+)

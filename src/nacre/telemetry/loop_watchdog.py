@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
+
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,11 @@ import re
 import time
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nacre.display import visible_lines
+from nacre.lazy_dataclasses import dataclass
 from nacre.telemetry.redaction import remove_secrets
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue
@@ -76,12 +77,18 @@ _MIN_SECRET_CHARACTERS: Final = 7
 class _SecretPattern(NamedTuple):
     markers: tuple[str, ...]
     """Lower case; the pattern is tried only if the text contains one of these."""
-    pattern: re.Pattern[str]
+    pattern: str
     replacement: str
 
 
 def _make_pattern(*markers: str, pattern: str, replacement: str = REDACTED) -> _SecretPattern:
-    return _SecretPattern(markers, re.compile(pattern, re.ASCII), replacement)
+    return _SecretPattern(markers, pattern, replacement)
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when a text first contains one of its markers."""
+    return re.compile(pattern, re.ASCII)
 
 
 # All patterns must match in linear time. So a repeated part has an upper bound, or ends the match
@@ -208,7 +215,7 @@ def _replace_secrets(text: str, lowered: str) -> str:
     found = {marker for marker in _MARKERS if marker in lowered}
     for secret in _SECRETS:
         if not found.isdisjoint(secret.markers):
-            text = secret.pattern.sub(secret.replacement, text)
+            text = _compile(secret.pattern).sub(secret.replacement, text)
     return text
 
 

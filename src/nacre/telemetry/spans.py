@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from nacre.errors import AbortedError, ProviderError
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -30,16 +30,9 @@ from nacre.tools.catalog import (
     build_catalog,
     is_control_tool,
 )
-from nacre.tools.catalog_search import (
-    GUEST_SOURCES,
-    CatalogIndex,
-    Explanation,
-    RunIndex,
-    ScorePart,
-    index_of,
-)
 from nacre.tools.definition import (
     CORE_OWNER,
+    GUEST_SOURCES,
     OPERATION_MARK,
     SOURCES,
     DefinitionFormat,
@@ -54,7 +47,6 @@ from nacre.tools.definition import (
     servers_of,
 )
 from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
-from nacre.tools.function_tool import tool
 from nacre.tools.input_checks import InputValidators
 from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
 from nacre.tools.schema_references import as_dict, as_list, target_of
@@ -87,6 +79,13 @@ from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_gu
 from nacre.tools.tool_result import ToolResult, part_text, take_images
 
 if TYPE_CHECKING:
+    from nacre.tools.catalog_search import (
+        CatalogIndex,
+        Explanation,
+        RunIndex,
+        ScorePart,
+        index_of,
+    )
     from nacre.tools.core.core_tools import CoreTools
     from nacre.tools.core.message_tool import Attachment, MessageSink
     from nacre.tools.core.shell_process import kill_all_commands
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
         mcp_server_file,
         tools_file,
     )
+    from nacre.tools.function_tool import tool
 
 __all__ = [
     "APPROVAL_SECONDS",
@@ -197,10 +197,17 @@ __all__ = [
     "verify_payload",
 ]
 
-# Imported on first use: not every run needs the core tools or TypeScript declarations.
+# Imported on first use: not every run needs search, the core tools or TypeScript declarations.
 __getattr__ = lazy_exports(
     __name__,
     {
+        "nacre.tools.catalog_search": (
+            "CatalogIndex",
+            "Explanation",
+            "RunIndex",
+            "ScorePart",
+            "index_of",
+        ),
         "nacre.tools.core.core_tools": ("CoreTools",),
         "nacre.tools.core.message_tool": ("Attachment", "MessageSink"),
         "nacre.tools.core.shell_process": ("kill_all_commands",),
@@ -214,5 +221,6 @@ __getattr__ = lazy_exports(
             "mcp_server_file",
             "tools_file",
         ),
+        "nacre.tools.function_tool": ("tool",),
     },
 )

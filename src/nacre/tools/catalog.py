@@ -12,8 +12,14 @@ from weakref import WeakValueDictionary
 
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
-from nacre.tools.catalog_search import GUEST_SOURCES, cached_index, index_of
-from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolSource, tool_digest
+from nacre.tools.definition import (
+    CORE_OWNER,
+    GUEST_SOURCES,
+    SOURCES,
+    Tool,
+    ToolSource,
+    tool_digest,
+)
 from nacre.tools.tool_names import NearestNames, convenience_names
 
 if TYPE_CHECKING:
@@ -184,6 +190,9 @@ class Catalog:
         return list(dict.fromkeys(ids))[:limit]
 
     def _quick_search(self, query: str, limit: int) -> list[CatalogEntry]:
+        # Imported on first use: few programs misspell a name.
+        from nacre.tools.catalog_search import cached_index, index_of
+
         is_small = len(self.guest_entries) <= _MAX_ENTRIES_INDEXED_AT_ONCE
         index = index_of(self) if is_small else cached_index(self)
         return [] if index is None else index.search_words(query, limit)

@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from nacre.errors import ToolDefinitionError
 from nacre.json_types import NotJsonError, encode_json
+from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,8 @@ ToolSource = Literal["openclaw", "mcp", "client"]
 CatalogMode = Literal["catalog", "direct-only"]
 
 SOURCES: Final[tuple[ToolSource, ...]] = get_args(ToolSource)
+GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")
+"""The sources of `ALL_TOOLS` and `tools.search` in programs; MCP tools are under `MCP`."""
 CATALOG_MODES: Final[tuple[CatalogMode, ...]] = get_args(CatalogMode)
 CORE_OWNER: Final = "core"
 

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 from nacre.errors import (
@@ -26,6 +26,7 @@ from nacre.foreign_calls import describe_error, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
 from nacre.json_types import JsonObject, JsonValue, describe_json_type
 from nacre.large_json import copy_off_loop
+from nacre.lazy_dataclasses import dataclass
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, format_log_line, span
 from nacre.tools.approvals import Approvals, Granted, Refused

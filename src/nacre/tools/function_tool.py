@@ -6,11 +6,12 @@ import functools
 import inspect
 import sys
 import typing
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_type_hints, overload
 
 from nacre.errors import ToolDefinitionError
 from nacre.foreign_calls import call_in_thread
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.input_checks.problems import (
     InputProblem,

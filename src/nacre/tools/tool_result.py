@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, cast
-from uuid import UUID
 
 from nacre.errors import ToolFailedError
 from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, TooLargeError, encode_json, type_name
 from nacre.large_json import SizeLimit, is_plain, is_small, run_in_json_thread
+from nacre.lazy_dataclasses import dataclass
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import date
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import ImagePart
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 
 _MAX_KEY_CHARACTERS: Final = 60
 _BYTES = (bytes, bytearray, memoryview)
-_TEXT_TYPES = (UUID, PurePath, Decimal)
+# A value can be of such a type only if something has imported the module.
+_TEXT_TYPES: Final = (("uuid", "UUID"), ("decimal", "Decimal"))
+_TIME_TYPES: Final = (("datetime", "date"), ("datetime", "time"))
 _ARRAYS = (list, tuple, set, frozenset)
 _NOT_SCALAR: Final = object()
 
@@ -106,13 +107,22 @@ def _scalar(value: object) -> object:
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _not_finite(value)
-    if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if isinstance(value, _TEXT_TYPES):
+    if _is_one_of(value, _TIME_TYPES):
+        return cast("date", value).isoformat()
+    if isinstance(value, PurePath) or _is_one_of(value, _TEXT_TYPES):
         return str(value)
     if isinstance(value, _BYTES):
         return {"type": "bytes", "length": memoryview(cast("bytes", value)).nbytes}
     return _NOT_SCALAR
+
+
+def _is_one_of(value: object, types: Iterable[tuple[str, str]]) -> bool:
+    """Whether the value has one of these types: pairs of a module and a name."""
+    modules = sys.modules
+    return any(
+        module in modules and isinstance(value, getattr(modules[module], name))
+        for module, name in types
+    )
 
 
 def _not_finite(number: float) -> str:

@@ -1,5 +1,8 @@
 """The events of a run: the event log for readers, and the redacted trajectory."""
 
+from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 from nacre.trajectory.events import (
     CALL_EVENT_KINDS,
     EVENT_KINDS,
@@ -18,7 +21,9 @@ from nacre.trajectory.events import (
     import_json_lines,
     parse_event,
 )
-from nacre.trajectory.projection import CallNode, project
+
+if TYPE_CHECKING:
+    from nacre.trajectory.projection import CallNode, project
 
 __all__ = [
     "CALL_EVENT_KINDS",
@@ -40,3 +45,6 @@ __all__ = [
     "parse_event",
     "project",
 ]
+
+# Imported on first use, by the readers of trajectories.
+__getattr__ = lazy_exports(__name__, {"nacre.trajectory.projection": ("CallNode", "project")})

@@ -7,13 +7,13 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, get_args
 
 import anyio
 
 from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.declarations.types import input_type_of, type_of
 from nacre.tools.declarations.typescript import (
     Declared,

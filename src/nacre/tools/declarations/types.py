@@ -6,9 +6,9 @@ patterns) is checked when a tool is called.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.declarations.typescript import (
     INDEX_KEY,
     MAX_LITERAL_CHARACTERS,

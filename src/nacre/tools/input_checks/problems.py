@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolInputError
 from nacre.json_types import describe_json_type
+from nacre.lazy_dataclasses import dataclass
 from nacre.telemetry import REDACTED, Redaction, is_secret_key
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import decode_json, encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.input_checks.limits import MAX_INPUT_VALUES, SchemaLimits
 from nacre.tools.input_checks.problems import (
     MASK,

@@ -1,0 +1,130 @@
+"""Dataclasses whose methods are generated at the first use behave like those of the library."""
+
+import copy
+import dataclasses
+import pickle
+import threading
+from dataclasses import field
+
+import pytest
+
+from nacre.lazy_dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Base:
+    """A base class."""
+
+    name: str
+    tags: list[str] = field(default_factory=list[str], compare=False, repr=False)
+    size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Derived(Base):
+    """Checks its size."""
+
+    size: int = 2
+    unit: str = "kB"
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("size is negative")
+
+
+@dataclass(kw_only=True)
+class Mutable:
+    """Can be changed."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Positional:
+    """Has fields by position."""
+
+    first: int
+    second: int = 2
+
+
+def test_fields_of_bases_and_defaults_are_inherited() -> None:
+    made = Derived(name="a")
+    assert (made.name, made.tags, made.size, made.unit) == ("a", [], 2, "kB")
+    assert [each.name for each in dataclasses.fields(Derived)] == ["name", "tags", "size", "unit"]
+    assert Derived(name="a").tags is not made.tags
+
+
+def test_they_are_compared_hashed_and_shown_by_their_fields() -> None:
+    assert Base(name="a", tags=["x"]) == Base(name="a")
+    assert hash(Base(name="a")) == hash(Base(name="a", tags=["x"]))
+    assert Base(name="a") != Base(name="b")
+    assert Derived(name="a", size=1) != Base(name="a", size=1)
+    assert repr(Base(name="a")) == "Base(name='a', size=1)"
+    assert Positional(1) == Positional(1, 2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Mutable())
+
+
+def test_frozen_ones_cannot_be_changed_and_others_can() -> None:
+    made = Base(name="a")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.name = "b"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del made.name  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.other = 1  # pyright: ignore[reportAttributeAccessIssue]
+    counter = Mutable()
+    counter.count += 1
+    assert counter == Mutable(count=1)
+
+
+def test_slots_leave_no_room_for_other_attributes() -> None:
+    assert not hasattr(Derived(name="a"), "__dict__")
+
+
+def test_the_functions_of_the_library_work() -> None:
+    made = Derived(name="a", tags=["x"])
+    assert dataclasses.is_dataclass(Derived)
+    assert dataclasses.asdict(made) == {"name": "a", "tags": ["x"], "size": 2, "unit": "kB"}
+    assert dataclasses.replace(made, size=5) == Derived(name="a", size=5)
+    assert copy.deepcopy(made) == made == pickle.loads(pickle.dumps(made))
+    with pytest.raises(ValueError, match="negative"):
+        dataclasses.replace(made, size=-1)
+
+
+def test_wrong_arguments_are_errors() -> None:
+    with pytest.raises(TypeError, match="name"):
+        Base()  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="nmae"):
+        Base(nmae="a")  # pyright: ignore[reportCallIssue]
+
+
+def test_a_mistake_in_the_fields_is_an_error_at_the_first_use() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong:
+        items: list[int] = []  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="mutable default"):
+        Wrong()
+
+
+def test_threads_that_use_a_class_at_once_all_get_instances() -> None:
+    for _ in range(50):
+
+        @dataclass(frozen=True, kw_only=True, slots=True)
+        class Shared:
+            number: int
+
+        start = threading.Barrier(4)
+        made: list[Shared] = []
+
+        def make(kind: type[Shared] = Shared, made: list[Shared] = made) -> None:
+            start.wait()  # noqa: B023
+            made.append(kind(number=1))
+
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert made == [Shared(number=1)] * 4

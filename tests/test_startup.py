@@ -1,0 +1,76 @@
+"""What a process imports until the first result of a program."""
+
+import subprocess
+import sys
+
+# Each is large, or belongs to a feature that a single program does not use.
+FORBIDDEN = {
+    "fastapi",
+    "httpx",
+    "jsonschema_rs",
+    "mcp",
+    "nacre.gateway",
+    "nacre.storage.records",
+    "nacre.tools.catalog_search",
+    "nacre.tools.declarations",
+    "nacre.tools.function_tool",
+    "numpy",
+    "openai",
+    "opentelemetry",
+    "pydantic",
+    "pydantic_ai",
+    "rich",
+    "shutil",
+    "snowballstemmer",
+    "sqlalchemy",
+    "sqlite3",
+    "starlette",
+    "tempfile",
+    "zipfile",
+}
+
+CODE_MODE = """
+import asyncio, sys
+from nacre import CodeMode
+async def main():
+    async with CodeMode() as code_mode:
+        result = await code_mode.exec("return 1 + 1")
+        workers = len(code_mode.runtime.sandbox.workers)
+    assert result.value == 2, result
+    print(workers, *sys.modules)
+asyncio.run(main())
+"""
+COMMAND = """
+import atexit, sys
+from nacre.cli.main import main
+sys.argv = ["nacre", "exec", "-e", "return 1 + 1"]
+atexit.register(lambda: print(*sys.modules))
+main()
+print("the process did not end")
+"""
+
+
+def run(program: str) -> list[str]:
+    # Without `site`, whose files may import anything.
+    code = f"import sys\nsys.path[:] = {sys.path!r}\n{program}"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_code_mode_imports_only_what_a_program_needs() -> None:
+    workers, *modules = run(CODE_MODE)
+    assert not FORBIDDEN & set(modules)
+    assert "nacre.code_mode.runtime" in modules
+    # The rest is started when programs run at the same time.
+    assert workers == "1"
+
+
+def test_the_command_imports_only_what_a_program_needs_and_runs_exit_functions() -> None:
+    value, *modules = run(COMMAND)
+    assert value == "2"
+    # Typer imports it.
+    assert not (FORBIDDEN - {"shutil"}) & set(modules)
+    assert "nacre.code_mode.runtime" in modules

@@ -9,31 +9,25 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio.lowlevel
 import anyio.to_thread
 
 from nacre.code_mode.durable_cells import answer_from, can_repeat, outcome_unknown
-from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import CatalogError, HostRequestError, ToolError, UnknownToolError
 from nacre.json_types import encode_json
 from nacre.large_json import CheckedJson
+from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import SharedData
 from nacre.tools import (
     CallSite,
     Catalog,
-    DeclaredServer,
     NearestNames,
-    RunIndex,
     Tool,
     assign_guest_names,
     build_catalog,
-    mcp_file_path,
-    mcp_index_file,
-    tools_file,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +42,7 @@ if TYPE_CHECKING:
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import Span
-    from nacre.tools import CatalogEntry, PauseClock, ToolExecutor
+    from nacre.tools import CatalogEntry, PauseClock, RunIndex, ToolExecutor
 
     Listings = Mapping[str, McpListing | None]
 
@@ -355,16 +349,23 @@ _COMPLETE_FOLDERS: Final = "apiComplete"
 _MAX_SERVER_BYTES: Final = 2 << 20
 _MAX_LISTED_BYTES: Final = 8 << 20
 _MAX_CATALOGS: Final = 8
+# With fewer tools, the first search takes a few milliseconds.
+_MIN_TOOLS_INDEXED_EARLY: Final = 500
 
 
 def known_files(listings: Mapping[str, McpListing | None]) -> dict[str, str]:
     """The files that are known without starting a server: the index and those of listed servers."""
+    if not listings:
+        return {}
+    # Imported on first use, as elsewhere in this module: most programs declare nothing.
+    from nacre.tools import DeclaredServer, mcp_index_file
+
     servers = [
         listing.declared_server() if listing is not None else DeclaredServer(name=name)
         for name, listing in listings.items()
     ]
     files = {listing.file_path: listing.declarations for listing in listings.values() if listing}
-    return {INDEX_PATH: mcp_index_file(servers), **files} if servers else files
+    return {INDEX_PATH: mcp_index_file(servers), **files}
 
 
 class ApiFiles:
@@ -379,7 +380,7 @@ class ApiFiles:
         known = known_files(await self._servers.listings())
         sizes: dict[str, int | None] = {path: len(text) for path, text in known.items()}
         for name in self._servers.names:
-            sizes.setdefault(mcp_file_path(name), None)
+            sizes.setdefault(f"{_MCP_FOLDER}{name}{_ENDING}", None)
         for name in self._owners():
             sizes[f"{_TOOLS_FOLDER}{name}{_ENDING}"] = None
         return [_file(path, size) for path, size in sizes.items() if _is_below(path, prefix)]
@@ -418,6 +419,9 @@ class ApiFiles:
         return {guest: owner for owner, guest in assign_guest_names(list(owners)).items()}
 
     def _tools_file(self, owner: str) -> str:
+        from nacre.code_mode.mcp_servers import declared_tool
+        from nacre.tools import tools_file
+
         names = {tool_id: name for name, tool_id in self._catalog.names.items()}
         return tools_file(
             owner,
@@ -470,7 +474,9 @@ def _guest_view(
         name: {"tools": None if listing is None else list(listing.tools)}
         for name, listing in carried.items()
     }
-    left_out = {mcp_file_path(name) for name, listing in carried.items() if listing is None}
+    left_out = {
+        f"{_MCP_FOLDER}{name}{_ENDING}" for name, listing in carried.items() if listing is None
+    }
     files: JsonObject = {
         path: text for path, text in known_files(listings).items() if path not in left_out
     }
@@ -503,13 +509,20 @@ def _select_listings(listings: Listings) -> dict[str, McpListing | None]:
     return carried
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedCatalog:
     """A catalog with its search index and the data of its cells, all made on demand."""
 
-    catalog: Catalog
-    index: RunIndex
-    views: GuestViews
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.views = GuestViews(catalog)
+        if catalog.size >= _MIN_TOOLS_INDEXED_EARLY:
+            self.index.build_in_background()
+
+    @cached_property
+    def index(self) -> RunIndex:
+        from nacre.tools import RunIndex
+
+        return RunIndex(self.catalog)
 
 
 class PreparedCatalogs:
@@ -522,12 +535,8 @@ class PreparedCatalogs:
         """Return the catalog of these tools. Raises CatalogError if they do not fit together."""
         # By identity: the cached catalog holds the tools, so their ids stay unique.
         key = tuple(map(id, tools))
-        prepared = self._catalogs.pop(key, None) or _prepare(build_catalog(tools))
+        prepared = self._catalogs.pop(key, None) or PreparedCatalog(build_catalog(tools))
         self._catalogs[key] = prepared
         if len(self._catalogs) > _MAX_CATALOGS:
             self._catalogs.popitem(last=False)
         return prepared
-
-
-def _prepare(catalog: Catalog) -> PreparedCatalog:
-    return PreparedCatalog(catalog=catalog, index=RunIndex(catalog), views=GuestViews(catalog))

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -324,3 +325,29 @@ def test_beyond_eight_catalogs_the_one_used_longest_ago_is_built_again() -> None
     index_of(catalogs[8])
     kept = [cached_index(catalog) is not None for catalog in catalogs]
     assert kept == [True, False, *[True] * 7]
+
+
+def test_names_are_searched_while_the_index_of_many_tools_is_built() -> None:
+    tools = [
+        tool("send_mail", owner="post"),
+        tool("read_mail", owner="post"),
+        tool("send"),
+        tool("delete_row", "send mail"),
+    ]
+    entries = build_catalog(tools).entries
+    names = [entry.name for entry in index.search_names(entries, "sending mails", 8)]
+    # Of equal scores, the shorter id comes first.
+    assert names == ["send_mail", "send", "read_mail"]
+    assert [it.name for it in index.search_names(entries, "SEND", 1)] == ["send"]
+    assert index.search_names(entries, "zebra", 8) == []
+
+
+async def test_a_search_in_many_tools_finds_one_by_name_before_and_after_the_index_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_CACHE_DIR", str(tmp_path))
+    tools = [tool(f"get_item_{number}", owner="shop") for number in range(1_001)]
+    of_run = index.RunIndex(build_catalog([*tools, tool("paint_zebra", "In stripes.")]))
+    assert [it.name for it in await of_run.search("zebra", 1)] == ["paint_zebra"]
+    await of_run.get()
+    assert [it.name for it in await of_run.search("stripes", 1)] == ["paint_zebra"]

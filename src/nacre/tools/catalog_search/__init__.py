@@ -2,7 +2,6 @@
 
 from nacre.tools.catalog_search.explanation import Explanation, ScorePart
 from nacre.tools.catalog_search.index import (
-    GUEST_SOURCES,
     CatalogIndex,
     RunIndex,
     cached_index,
@@ -10,7 +9,6 @@ from nacre.tools.catalog_search.index import (
 )
 
 __all__ = [
-    "GUEST_SOURCES",
     "CatalogIndex",
     "Explanation",
     "RunIndex",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.catalog_search.terms import is_reading_verb, terms_and_length_of
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.catalog_search.documents import shares_by_field, texts_of
 from nacre.tools.catalog_search.terms import terms_of
 

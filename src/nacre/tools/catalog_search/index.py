@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import threading
+import time
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import anyio.to_thread
 
-from nacre.tools.catalog_search.documents import document_of, join_words, texts_of
+from nacre.tools.catalog_search.document_cache import load_documents, store_documents
+from nacre.tools.catalog_search.documents import Document, document_of, join_words, texts_of
 from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,
@@ -19,12 +24,19 @@ from nacre.tools.catalog_search.explanation import (
 )
 from nacre.tools.catalog_search.inverted_index import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
-from nacre.tools.catalog_search.semantic import WORD_CANDIDATES, Fused, Meanings, fuse, meaning_text
+from nacre.tools.catalog_search.semantic import (
+    WORD_CANDIDATES,
+    BackgroundThread,
+    Fused,
+    Meanings,
+    fuse,
+    meaning_text,
+)
 from nacre.tools.catalog_search.terms import terms_of
-from nacre.tools.definition import tool_digest
+from nacre.tools.definition import GUEST_SOURCES, tool_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from typing import TypeAlias
 
     from nacre.tools.catalog import Catalog, CatalogEntry
@@ -32,13 +44,11 @@ if TYPE_CHECKING:
     from nacre.tools.definition import ToolSource
 
 
-GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")
-"""The sources of `ALL_TOOLS` and `tools.search` in programs; MCP tools are under `MCP`."""
-
 _MAX_QUERY_CHARACTERS: Final = 2_000
 _MAX_RANKINGS: Final = 8
 # With more changed entries, a new index is as cheap to build and faster to search.
 _MAX_CHANGED_SHARE: Final = 0.25
+_DOCUMENTS_PER_STEP: Final = 20
 
 _Key: TypeAlias = "tuple[str, bytes]"
 
@@ -46,9 +56,14 @@ _Key: TypeAlias = "tuple[str, bytes]"
 class _IndexedTexts:
     """The indexed texts of entries: documents, texts for embedding, and slots by name."""
 
-    def __init__(self, entries: Sequence[CatalogEntry], keys: Sequence[_Key]) -> None:
+    def __init__(
+        self,
+        entries: Sequence[CatalogEntry],
+        keys: Sequence[_Key],
+        documents: Sequence[Document],
+    ) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
-        self.layer = Layer([document_of(texts_of(entry)) for entry in entries])
+        self.layer = Layer(documents)
         self.meaning_texts = [meaning_text(entry) for entry in entries]
         self.slots_by_id_and_name: dict[str, list[int]] = {}
         self.slots_by_joined_name: dict[str, list[int]] = {}
@@ -167,11 +182,23 @@ def index_of(catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCE
 
     Indexing takes about 0.15 ms for each tool that is not cached. It may be called in a thread.
     """
+    steps = _build_steps(catalog, sources)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as built:
+            return cast("CatalogIndex", built.value)
+
+
+def _build_steps(
+    catalog: Catalog, sources: tuple[ToolSource, ...]
+) -> Generator[None, None, CatalogIndex]:
+    """Build the index in steps of about a millisecond."""
     index = cached_index(catalog, sources=sources)
     if index is not None:
         return index
     entries = catalog.entries_from(sources)
-    texts = _rank_entries(entries, sources)
+    texts = yield from _rank_entries(entries, sources)
     _cache_texts(catalog, sources, texts)
     return CatalogIndex(entries, texts)
 
@@ -200,11 +227,14 @@ def _cache_texts(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _Rank
         _ranked_texts.popitem(last=False)
 
 
-def _rank_entries(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]) -> _RankedTexts:
+def _rank_entries(
+    entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]
+) -> Generator[None, None, _RankedTexts]:
     keys = [_key_of(entry) for entry in entries]
     known = _find_similar(keys, sources)
     if known is None:
-        return _RankedTexts((_IndexedTexts(entries, keys), range(len(entries))))
+        documents = yield from _documents_of(entries, keys)
+        return _RankedTexts((_IndexedTexts(entries, keys, documents), range(len(entries))))
     base, slots = known
     # The base without the removed entries, and a second part with the new ones.
     kept = [GONE] * len(base.layer.documents)
@@ -214,8 +244,25 @@ def _rank_entries(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ..
             new.append(position)
         else:
             kept[slot] = position
-    added = _IndexedTexts([entries[position] for position in new], [keys[it] for it in new])
-    return _RankedTexts((base, kept), (added, new))
+    new_entries, new_keys = [entries[it] for it in new], [keys[it] for it in new]
+    documents = yield from _documents_of(new_entries, new_keys)
+    return _RankedTexts((base, kept), (_IndexedTexts(new_entries, new_keys, documents), new))
+
+
+def _documents_of(
+    entries: Sequence[CatalogEntry], keys: Sequence[_Key]
+) -> Generator[None, None, list[Document]]:
+    digests = [digest for _, digest in keys]
+    stored = load_documents(digests)
+    if stored is not None:
+        return stored
+    documents: list[Document] = []
+    for entry in entries:
+        documents.append(document_of(texts_of(entry)))
+        if len(documents) % _DOCUMENTS_PER_STEP == 0:
+            yield
+    store_documents(digests, documents)
+    return documents
 
 
 def _find_similar(
@@ -242,6 +289,12 @@ def _key_of(entry: CatalogEntry) -> _Key:
 _MAX_SEARCH_THREADS: Final = 2
 # Building takes about 0.1 ms per tool; with more tools it would block the event loop.
 _MAX_TOOLS_ON_LOOP: Final = 50
+# With more tools, a search does not wait for long until the index is built.
+MAX_AWAITED_TOOLS: Final = 1_000
+_PATIENCE_SECONDS: Final = 0.08
+
+# A short delay, so that a process that never searches can be over first.
+_thread: Final = BackgroundThread("nacre-search-index", patience_seconds=0.1)
 
 
 class RunIndex:
@@ -254,6 +307,8 @@ class RunIndex:
         self._sources = sources
         self._index: CatalogIndex | None = None
         self._building = anyio.Lock()
+        self._is_started = False
+        self._is_settled = threading.Event()
         # Separate threads, because tools may occupy all shared threads.
         self._threads = anyio.CapacityLimiter(_MAX_SEARCH_THREADS)
 
@@ -264,14 +319,65 @@ class RunIndex:
         return self._index
 
     async def search(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The best entries, best first; does not block the event loop."""
+        """The best entries, best first; does not block the event loop.
+
+        If many tools are not indexed yet, the result is of a search in their names.
+        """
+        if self._index is None and self._catalog.size > MAX_AWAITED_TOOLS:
+            self.build_in_background()
+            _thread.start_now()
+            wait = partial(self._is_settled.wait, _PATIENCE_SECONDS)
+            if not await anyio.to_thread.run_sync(wait, limiter=self._threads):
+                entries = self._catalog.entries_from(self._sources)
+                search = partial(search_names, entries, query, limit)
+                return await anyio.to_thread.run_sync(search, limiter=self._threads)
         index = await self.get()
         if not index.knows_meanings:
             return index.search(query, limit)
         return await anyio.to_thread.run_sync(index.search, query, limit, limiter=self._threads)
+
+    def build_in_background(self) -> None:
+        """Start to build the index in a thread, unless it is started or built already."""
+        if not self._is_started and self._index is None:
+            self._is_started = True
+            _thread.add(self._steps())
+
+    def _steps(self) -> Generator[None]:
+        steps = _build_steps(self._catalog, self._sources)
+        try:
+            while True:
+                next(steps)
+                # Other threads need not wait until Python switches.
+                time.sleep(0)
+                yield
+        except StopIteration as built:
+            self._index = cast("CatalogIndex", built.value)
+        finally:
+            # Also after a failure, which the next search then meets itself.
+            self._is_settled.set()
 
     async def _build(self) -> CatalogIndex:
         build = partial(index_of, self._catalog, sources=self._sources)
         if self._catalog.size <= _MAX_TOOLS_ON_LOOP:
             return build()
         return await anyio.to_thread.run_sync(build)
+
+
+def search_names(entries: Sequence[CatalogEntry], query: str, limit: int) -> list[CatalogEntry]:
+    """The entries whose ids contain most words of the query, rare words first; an exact id or name
+    comes first. Takes a microsecond per entry and word."""
+    wanted = _trim_query(query)
+    ids = [entry.id.casefold() for entry in entries]
+    scores: dict[int, float] = {}
+    for term in dict.fromkeys(terms_of(wanted)):
+        found = [position for position, text in enumerate(ids) if term in text]
+        rarity = math.log(1 + len(ids) / (len(found) + 0.5))
+        for position in found:
+            scores[position] = scores.get(position, 0.0) + rarity
+    folded = wanted.casefold()
+
+    def rank(position: int) -> tuple[bool, float, int, int]:
+        is_exact = folded in (ids[position], entries[position].name.casefold())
+        return not is_exact, -scores[position], len(ids[position]), position
+
+    return [entries[position] for position in heapq.nsmallest(limit, scores, key=rank)]

@@ -12,10 +12,10 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.catalog_search.semantic.fusion import Likeness
 from nacre.tools.catalog_search.semantic.text_models import installed_models, is_switched_off
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore

@@ -1,4 +1,4 @@
-"""Cold start: the `nacre` command, and a sandbox in a process, until the first result."""
+"""Cold start: the `nacre` command, a script, and a sandbox in a process, until the first result."""
 
 import os
 import subprocess
@@ -14,10 +14,26 @@ from benchmarks.sandboxes import TRIVIAL, complete
 from nacre.sandbox import Sandbox, SandboxOptions
 
 _COMMAND = [str(Path(sys.executable).with_name("nacre")), "exec", "-e", TRIVIAL]
+_SCRIPT = f"""
+import asyncio
+from nacre import CodeMode
+
+async def main():
+    async with CodeMode() as code_mode:
+        result = await code_mode.exec({TRIVIAL!r})
+        assert type(result).__name__ == "Completed", result
+
+asyncio.run(main())
+"""
 
 
 async def measure(effort: Effort) -> list[Figure]:
-    figures = _command(effort.times(20, quick=10))
+    count = effort.times(20, quick=10)
+    figures = [
+        *_process("nacre_exec", _COMMAND, count),
+        *_process("code_mode_script", [sys.executable, "-c", _SCRIPT], count),
+        *_process("import_asyncio", [sys.executable, "-c", "import asyncio"], count),
+    ]
     effort.say("  sandboxes")
     await _first_result(None)
     warm = [await _first_result(None) for _ in range(effort.times(20, quick=10))]
@@ -32,8 +48,9 @@ async def measure(effort: Effort) -> list[Figure]:
     ]
 
 
-def _command(count: int) -> list[Figure]:
-    names = ("nacre_exec_wall", "nacre_exec_cpu")
+def _process(name: str, command: list[str], count: int) -> list[Figure]:
+    """The wall and CPU seconds of a whole process and its children."""
+    names = (f"{name}_wall", f"{name}_cpu")
     # The bytecode cache must be warm too.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     walls: list[float] = []
@@ -41,7 +58,7 @@ def _command(count: int) -> list[Figure]:
     for _ in range(1 + count):
         cpu = ended_cpu_seconds()
         started = time.perf_counter()
-        done = subprocess.run(_COMMAND, env=environment, capture_output=True, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
         walls.append(elapsed_ms(started) / 1000)
         cpus.append(ended_cpu_seconds() - cpu)
         if done.returncode != 0:
@@ -50,7 +67,7 @@ def _command(count: int) -> list[Figure]:
     values = (median(walls[1:]), median(cpus[1:]))
     details = {"runs": float(count), "least": min(walls[1:]), "most": max(walls[1:])}
     return [
-        Figure(name=name, value=value, details=details if name == "nacre_exec_wall" else {})
+        Figure(name=name, value=value, details=details if name.endswith("_wall") else {})
         for name, value in zip(names, values, strict=True)
     ]
 

@@ -36,6 +36,7 @@ BENCHMARKS = (
     "mcp_neighbours",
     "search_quality",
     "search_cost",
+    "first_search",
     _SEMANTIC,
     "gateway_start",
     "gateway_turns",

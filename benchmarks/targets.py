@@ -49,8 +49,24 @@ TARGETS: Final[dict[str, Target]] = {
     # cold_start
     "nacre_exec_wall": Target(label="nacre exec, whole process", unit="s", at_most=0.4),
     "nacre_exec_cpu": Target(label="nacre exec, whole process, CPU", unit="s"),
+    "code_mode_script_wall": Target(label="script with CodeMode, whole process", unit="s"),
+    "code_mode_script_cpu": Target(label="script with CodeMode, whole process, CPU", unit="s"),
+    "import_asyncio_wall": Target(label="`import asyncio`, whole process, to compare", unit="s"),
+    "import_asyncio_cpu": Target(label="`import asyncio`, whole process, CPU", unit="s"),
     "first_result_warm": Target(label="sandbox to first result, module cached", unit="ms"),
     "first_result_empty": Target(label="sandbox to first result, empty cache", unit="ms"),
+    # first_search
+    "first_search_empty": Target(
+        label="10,000 tools: first search of a process, nothing stored", unit="ms", at_most=150
+    ),
+    "first_search_stored": Target(
+        label="10,000 tools: first search of a process, documents stored", unit="ms", at_most=150
+    ),
+    "next_search": Target(label="10,000 tools: program with one search, then", unit="ms"),
+    "many_tools_memory": Target(
+        label="10,000 tools: memory of all processes, by words", unit="MB", at_most=110
+    ),
+    "idle_memory": Target(label="CodeMode with two workers: memory", unit="MB", at_most=60),
     # cells
     "cell_cpu": Target(label="warm trivial cell, CPU", unit="ms", at_most=3, peer="22 (OpenClaw)"),
     "cell_p50": Target(

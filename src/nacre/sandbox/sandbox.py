@@ -8,8 +8,6 @@ At most one leg runs at a time, while the state is `running`.
 
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
@@ -488,6 +486,10 @@ class Sandbox:
     async def _open_older(
         self, stored: StoredCell, wasm: bytes, services: CellServices, stack: AsyncExitStack
     ) -> SandboxRuntime:
+        # Not above: cells of older versions are rare.
+        import shutil
+        import tempfile
+
         directory = await run_in_thread(tempfile.mkdtemp)
         remove = partial(shutil.rmtree, directory, ignore_errors=True)
         stack.push_async_callback(run_in_thread, remove)

@@ -10,22 +10,24 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
+from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from nacre.config import NotPrivateError, private_cache_directory
 from nacre.private_files import read_private, write_private
 from nacre.tools.catalog_search.documents import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 # Changes with the format, and with every change of what a document contains.
 _VERSION: Final = 1
-_MAGIC: Final = f"nacre documents {_VERSION}\n".encode()
+_MAGIC: Final = f"nacre documents {_VERSION} {sys.byteorder}\n".encode()
 _CHECKSUM_BYTES: Final = 32
 _FOLDER: Final = "search"
 _ENDING: Final = f".{_VERSION}.documents"
@@ -37,13 +39,14 @@ _MAX_TOTAL_BYTES: Final = 128 << 20
 # In place of a term, the border between two fields.
 _BORDER: Final = -1
 
-# The terms of all documents; then the numbers of its terms, their weights, its prose and whether it
-# reads, for each document.
-_Stored: TypeAlias = "tuple[list[str], list[tuple[list[int], list[float], list[int], bool]]]"
 
+def load_documents(
+    keys: Sequence[bytes], directory: Path | None = None
+) -> Iterator[Document] | None:
+    """The documents of the tools with these digests, in order; None if they are not stored.
 
-def load_documents(keys: Sequence[bytes], directory: Path | None = None) -> list[Document] | None:
-    """The documents of the tools with these digests, in order; None if they are not stored."""
+    They are made one by one, because all of them at once take many times the memory of an index.
+    """
     if len(keys) < MIN_DOCUMENTS:
         return None
     try:
@@ -54,20 +57,16 @@ def load_documents(keys: Sequence[bytes], directory: Path | None = None) -> list
         # Marks it as used. It fails on a read-only file system, where nothing is removed either.
         with suppress(OSError):
             os.utime(path)
-        documents = _decode(content)
-        if len(documents) != len(keys):
-            raise ValueError("it has another number of documents")
+        return _decode(content, count=len(keys))
     except (OSError, RuntimeError, NotPrivateError) as error:
         logger.debug("stored documents cannot be read: %s", error)
-        return None
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         logger.warning("a damaged file of the search cache is ignored: %s", error)
-        return None
-    return documents
+    return None
 
 
 def store_documents(
-    keys: Sequence[bytes], documents: Sequence[Document], directory: Path | None = None
+    keys: Sequence[bytes], documents: Iterable[Document], directory: Path | None = None
 ) -> None:
     """Store the documents for the next process. Does not raise."""
     if len(keys) < MIN_DOCUMENTS:
@@ -88,7 +87,7 @@ def _path_of(keys: Sequence[bytes], directory: Path | None) -> Path:
     return private_cache_directory(directory) / _FOLDER / f"{name}{_ENDING}"
 
 
-def _encode(documents: Sequence[Document]) -> bytes:
+def _encode(documents: Iterable[Document]) -> bytes:
     import msgspec
 
     numbers: dict[str, int] = {}
@@ -98,9 +97,11 @@ def _encode(documents: Sequence[Document]) -> bytes:
 
     rows = [
         (
-            [number_of(term) for term in document.weights],
-            list(document.weights.values()),
-            [_BORDER if term is None else number_of(term) for term in document.prose],
+            array("i", map(number_of, document.weights)).tobytes(),
+            array("d", document.weights.values()).tobytes(),
+            array(
+                "i", [_BORDER if term is None else number_of(term) for term in document.prose]
+            ).tobytes(),
             document.is_reading,
         )
         for document in documents
@@ -109,8 +110,8 @@ def _encode(documents: Sequence[Document]) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _decode(content: bytes) -> list[Document]:
-    """Raises ValueError or IndexError for anything but the output of `_encode`."""
+def _decode(content: bytes, *, count: int) -> Iterator[Document]:
+    """Raises ValueError for anything but the output of `_encode` with so many documents."""
     import msgspec
 
     start = len(_MAGIC) + _CHECKSUM_BYTES
@@ -118,21 +119,28 @@ def _decode(content: bytes) -> list[Document]:
         raise ValueError("it has another format")
     if hashlib.sha256(content[start:]).digest() != content[len(_MAGIC) : start]:
         raise ValueError("its checksum is wrong")
-    stored: _Stored = msgspec.msgpack.decode(
+    words, rows = msgspec.msgpack.decode(
         memoryview(content)[start:],
-        type=tuple[list[str], list[tuple[list[int], list[float], list[int], bool]]],
+        type=tuple[list[str], list[tuple[bytes, bytes, bytes, bool]]],
     )
-    terms: list[str | None] = [*stored[0], None]
-    words = stored[0]
-    return [
-        Document(
-            weights=dict(zip([words[number] for number in numbers], weights, strict=True)),
-            # The border is the last one.
-            prose=tuple([terms[number] for number in prose]),
+    if len(rows) != count:
+        raise ValueError("it has another number of documents")
+    return _documents_in(words, rows)
+
+
+def _documents_in(
+    words: list[str], rows: list[tuple[bytes, bytes, bytes, bool]]
+) -> Iterator[Document]:
+    # The border is the last one.
+    terms = [*words, None]
+    for numbers, weights, prose, is_reading in rows:
+        yield Document(
+            weights=dict(
+                zip([words[it] for it in array("i", numbers)], array("d", weights), strict=True)
+            ),
+            prose=tuple([terms[it] for it in array("i", prose)]),
             is_reading=is_reading,
         )
-        for numbers, weights, prose, is_reading in stored[1]
-    ]
 
 
 def _remove_oldest(folder: Path) -> None:

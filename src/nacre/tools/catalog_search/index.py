@@ -22,7 +22,7 @@ from nacre.tools.catalog_search.explanation import (
     make_scores_descend,
     words_by_term,
 )
-from nacre.tools.catalog_search.inverted_index import Layer
+from nacre.tools.catalog_search.inverted_index import Layer, PackedDocuments
 from nacre.tools.catalog_search.ranking import GONE, Ranking
 from nacre.tools.catalog_search.semantic import (
     WORD_CANDIDATES,
@@ -30,6 +30,7 @@ from nacre.tools.catalog_search.semantic import (
     Fused,
     Meanings,
     fuse,
+    is_switched_off,
     meaning_text,
 )
 from nacre.tools.catalog_search.terms import terms_of
@@ -60,11 +61,12 @@ class _IndexedTexts:
         self,
         entries: Sequence[CatalogEntry],
         keys: Sequence[_Key],
-        documents: Sequence[Document],
+        documents: Iterable[Document],
     ) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
         self.layer = Layer(documents)
-        self.meaning_texts = [meaning_text(entry) for entry in entries]
+        # Not if they are not used: they take several megabytes.
+        self.meaning_texts = [] if is_switched_off() else [meaning_text(it) for it in entries]
         self.slots_by_id_and_name: dict[str, list[int]] = {}
         self.slots_by_joined_name: dict[str, list[int]] = {}
         for slot, entry in enumerate(entries):
@@ -82,9 +84,9 @@ class _RankedTexts:
         self.ranking = Ranking(*((texts.layer, positions) for texts, positions in parts))
         self.meanings = Meanings(
             {
-                position: texts.meaning_texts[slot]
+                position: text
                 for texts, positions in parts
-                for slot, position in enumerate(positions)
+                for text, position in zip(texts.meaning_texts, positions, strict=False)
                 if position != GONE
             }
         )
@@ -251,14 +253,14 @@ def _rank_entries(
 
 def _documents_of(
     entries: Sequence[CatalogEntry], keys: Sequence[_Key]
-) -> Generator[None, None, list[Document]]:
+) -> Generator[None, None, Iterable[Document]]:
     digests = [digest for _, digest in keys]
     stored = load_documents(digests)
     if stored is not None:
         return stored
-    documents: list[Document] = []
+    documents = PackedDocuments()
     for entry in entries:
-        documents.append(document_of(texts_of(entry)))
+        documents.add(document_of(texts_of(entry)))
         if len(documents) % _DOCUMENTS_PER_STEP == 0:
             yield
     store_documents(digests, documents)

@@ -8,12 +8,7 @@ from playwright.async_api import FilePayload, Locator, expect
 
 from nacre.testing import Call, Say
 from tests.e2e.gateways import Gateway, Home
-from tests.web.pages import App, send
-
-# One pixel.
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+from tests.web.pages import ONE_PIXEL, App, send
 
 
 async def test_a_message_during_a_run_steers_it_and_the_page_says_so(
@@ -67,7 +62,7 @@ async def test_files_are_attached_removed_sent_and_shown(app: App, shared_home: 
     files = page.get_by_label("Files", exact=True)
     await files.set_input_files(
         [
-            FilePayload(name="pearl.png", mimeType="image/png", buffer=PNG),
+            FilePayload(name="pearl.png", mimeType="image/png", buffer=ONE_PIXEL),
             FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"a rare nautilus"),
             FilePayload(name="wrong.txt", mimeType="text/plain", buffer=b"by mistake"),
         ]
@@ -80,7 +75,7 @@ async def test_files_are_attached_removed_sent_and_shown(app: App, shared_home: 
     await expect(attached).to_have_count(0)
     await expect(page.get_by_text("I see both.")).to_be_visible()
     request = str(shared_home.model.requests(marker)[-1].body)
-    assert base64.b64encode(PNG).decode() in request and "a rare nautilus" in request
+    assert base64.b64encode(ONE_PIXEL).decode() in request and "a rare nautilus" in request
     assert "by mistake" not in request
     await _check_image(page.get_by_role("log").get_by_role("img"))
     await page.reload()
@@ -99,7 +94,7 @@ async def test_a_file_that_is_too_large_is_refused_with_the_reason(app: App) -> 
 
 async def test_files_of_a_reply_are_shown_and_downloaded(app: App, shared_home: Home) -> None:
     folder = anyio.Path(shared_home.folder)
-    await (folder / "pearl.png").write_bytes(PNG)
+    await (folder / "pearl.png").write_bytes(ONE_PIXEL)
     await (folder / "page.html").write_bytes(b"<script>window.pwned = 1</script>")
     code = "await tools.message({ text: 'look', attachments: ['pearl.png', 'page.html'] })"
     marker = shared_home.model.script(Call("exec", {"code": code}), Say("that was all"))
@@ -119,3 +114,29 @@ async def test_files_of_a_reply_are_shown_and_downloaded(app: App, shared_home: 
 async def _check_image(image: Locator) -> None:
     """Wait until the image was decoded."""
     await expect(image).to_have_js_property("naturalWidth", 1)
+
+
+async def test_files_are_dropped_and_pasted(app: App) -> None:
+    page = await app.open("/")
+    attached = page.get_by_role("listitem").filter(has_text=re.compile(r"\.txt"))
+    transfer = await page.evaluate_handle(
+        """() => {
+          const transfer = new DataTransfer();
+          transfer.items.add(new File(["pearls"], "dropped.txt", { type: "text/plain" }));
+          return transfer;
+        }"""
+    )
+    composer = page.locator("form.composer")
+    await composer.dispatch_event("dragover", {"dataTransfer": transfer})
+    await expect(page.get_by_text("Drop files to attach them")).to_be_visible()
+    await composer.dispatch_event("drop", {"dataTransfer": transfer})
+    await expect(attached).to_contain_text("dropped.txt")
+    await expect(page.get_by_text("Drop files to attach them")).to_have_count(0)
+    await page.get_by_role("textbox", name="Message").evaluate(
+        """(box) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.items.add(new File(["more"], "pasted.txt", { type: "text/plain" }));
+          box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+        }"""
+    )
+    await expect(attached).to_have_count(2)

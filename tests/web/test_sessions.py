@@ -4,7 +4,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from nacre.testing import Say
+from nacre.testing import Call, Say
 from tests.e2e.gateways import Gateway, Home
 from tests.web.pages import App, send
 
@@ -75,3 +75,25 @@ async def test_a_session_is_forked_from_a_turn_and_exported(
         await page.get_by_role("menuitem", name="Export as Markdown").click()
     text = (await (await download.value).path()).read_text(encoding="utf-8")
     assert "the second" in text
+    async with page.expect_download() as download:
+        await (
+            page.get_by_role("main").get_by_role("button", name="Actions for To be forked").click()
+        )
+        await page.get_by_role("menuitem", name="Export as JSON lines").click()
+    text = (await (await download.value).path()).read_text(encoding="utf-8")
+    assert text.count('"run.started"') == 2
+
+
+async def test_a_session_with_a_run_is_stopped_and_deleted(app: App, shared_home: Home) -> None:
+    code = "return tools.kit_hold({ note: 'n' })"
+    marker = shared_home.model.script(Call("exec", {"code": code}))
+    page = await app.open("/")
+    await send(page, f"hold {marker}")
+    held = await shared_home.outside.call()
+    await page.get_by_role("main").get_by_role("button", name=re.compile("^Actions for")).click()
+    await page.get_by_role("menuitem", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("it is stopped first")
+    await dialog.get_by_role("button", name="Delete").click()
+    await held.gone()
+    await expect(page.get_by_text("What should the agent do?")).to_be_visible()

@@ -4,7 +4,7 @@ import base64
 import re
 
 import anyio
-from playwright.async_api import FilePayload, Locator, expect
+from playwright.async_api import FilePayload, Locator, Route, expect
 
 from nacre.testing import Call, Say
 from tests.e2e.gateways import Gateway, Home
@@ -114,6 +114,30 @@ async def test_files_of_a_reply_are_shown_and_downloaded(app: App, shared_home: 
 async def _check_image(image: Locator) -> None:
     """Wait until the image was decoded."""
     await expect(image).to_have_js_property("naturalWidth", 1)
+
+
+async def test_a_message_whose_fate_is_unknown_can_be_sent_again_and_is_taken_once(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    marker = shared_home.model.play(lambda _request: Say("taken once"))
+    page = await app.open("/")
+    has_arrived = anyio.Event()
+
+    async def lose_the_answer(route: Route) -> None:
+        # The gateway has it; the page does not know.
+        await route.fetch()
+        await route.abort("connectionreset")
+        has_arrived.set()
+
+    await page.route("**/api/runs", lose_the_answer, times=1)
+    await send(page, f"only once {marker}")
+    await has_arrived.wait()
+    await expect(page.get_by_text(re.compile("^Uncertain"))).to_be_visible()
+    await page.get_by_role("button", name="Send again").click()
+    await expect(page.get_by_role("log").get_by_text("taken once")).to_be_visible()
+    await expect(page.get_by_text(re.compile("^Uncertain"))).to_have_count(0)
+    found = await gateway.get(f"/api/search?q=%22only+once+{marker.replace('#', '%23')}%22")
+    assert len({hit["runId"] for hit in found["hits"] if hit["role"] == "user"}) == 1
 
 
 async def test_files_are_dropped_and_pasted(app: App) -> None:

@@ -292,6 +292,12 @@ const OUTGOING: Record<OutboxEntry["state"], string> = {
   failed: "Not sent",
 };
 
+/** A message that starts a session leads to it, as the first attempt would have. */
+async function resend(entry: OutboxEntry): Promise<void> {
+  const run = await resendMessage(entry.key);
+  if (run !== undefined && entry.sessionId === "" && run.sessionId !== "") navigate(`/sessions/${run.sessionId}`);
+}
+
 function OutgoingView({ entry }: { entry: OutboxEntry }) {
   const label = entry.state === "accepted" && entry.mode === "steer" ? "Accepted" : OUTGOING[entry.state];
   const isBad = entry.state === "failed" || entry.state === "uncertain";
@@ -311,7 +317,7 @@ function OutgoingView({ entry }: { entry: OutboxEntry }) {
       </p>
       {isBad && (
         <p class="outgoing-actions">
-          <Button onClick={() => void resendMessage(entry.key)}>Send again</Button>
+          <Button onClick={() => void resend(entry)}>Send again</Button>
           <Button variant="quiet" onClick={() => discardMessage(entry.key)}>
             Discard
           </Button>

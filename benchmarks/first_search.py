@@ -76,6 +76,9 @@ async def _search(count: int) -> dict[str, float]:
             # Both workers.
             tasks.start_soon(run, "return 1")
             tasks.start_soon(run, "return 1")
+        # The second one may still start when both programs are done.
+        while len(code_mode.runtime.sandbox.workers) < 2:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
         if not count:
             return {"memoryMb": total_memory_bytes() / _MEGABYTE}
         searches = [f"return (await tools.search({json.dumps(it)})).length" for it in queries]

@@ -24,6 +24,7 @@ from nacre.agent.heartbeat_turn import HeartbeatTurn, build_heartbeat_guidance, 
 from nacre.agent.input_requests import InputEnding, InputRequest
 from nacre.agent.manual_call import EXEC_ID, ManualCall, ManualCalls
 from nacre.agent.model_step import ProviderSource
+from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.reply_media import (
     ReplyMedia,
     clean_media_name,
@@ -40,7 +41,7 @@ from nacre.agent.run import (
     ToolBytes,
     tool_bytes_of,
 )
-from nacre.agent.service import AgentService, new_session_id
+from nacre.agent.service import AgentService, ClientResult, new_session_id
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
 from nacre.agent.turn_context import (
     BudgetExceededError,
@@ -88,6 +89,7 @@ __all__ = [
     "CallerRight",
     "ChatCommand",
     "ChatCommands",
+    "ClientResult",
     "ClientTool",
     "CommandCall",
     "CommandHandler",
@@ -106,6 +108,7 @@ __all__ = [
     "ManualCalls",
     "PendingClientCall",
     "ProviderSource",
+    "RemoteRun",
     "ReplyMedia",
     "RunEnding",
     "RunEvent",

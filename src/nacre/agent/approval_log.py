@@ -37,6 +37,8 @@ class ApprovalLog:
         self._run_of = run_of
         self._records: deque[ApprovalRecord] = deque()
         self._change = anyio.Event()
+        self._stored = anyio.Event()
+        self._is_writing = False
         self._is_closed = False
         self._stop_listening = queue.listen(self._record_change)
 
@@ -51,13 +53,24 @@ class ApprovalLog:
                 elif not await self._store_record(self._records.popleft()) and self._is_closed:
                     # Trying every record would make closing wait for the store many times.
                     self._drop_pending()
+                if not self._records:
+                    stored, self._stored = self._stored, anyio.Event()
+                    stored.set()
+
+    async def settle(self) -> None:
+        """Wait until all changes so far are stored, or cannot be."""
+        if self._records or self._is_writing:
+            await self._stored.wait()
 
     async def _store_record(self, record: ApprovalRecord) -> bool:
+        self._is_writing = True
         try:
             await self._store.put_approval(record)
         except StorageError as error:
             logger.error("the approval %s is not kept: %s", record.id, error)
             return False
+        finally:
+            self._is_writing = False
         return True
 
     def _drop_pending(self) -> None:

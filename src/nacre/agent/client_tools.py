@@ -97,6 +97,10 @@ class ClientCalls:
         self._close(waiting, "answered")
         waiting.is_answered.set()
 
+    def was_closed(self, *call_ids: str) -> bool:
+        """Whether one of these calls was closed recently."""
+        return any(call_id in self._closed for call_id in call_ids)
+
     def as_tools(self, tools: Sequence[ClientTool]) -> list[Tool]:
         """Convert client tools. Raises ToolDefinitionError for an invalid one, and a second one
         of a name."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalRequest
     from nacre.trajectory import RunEvent
 
-RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
+RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted", "interrupted"]
 RunEnding = Literal["completed", "failed", "aborted"]
 RunFinish: TypeAlias = FinishReason | Literal["aborted"]
 """Why the answer ended: the reason of the model, or `aborted`."""
@@ -53,6 +53,7 @@ _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     "completed": frozenset(),
     "failed": frozenset(),
     "aborted": frozenset(),
+    "interrupted": frozenset(),
 }
 _MAX_ENDED_RUNS: Final = 256
 _MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
@@ -86,6 +87,15 @@ def tool_bytes_of(data: JsonObject) -> ToolBytes | None:
         return None
     direct = data.get("directToolBytes", sent)
     return ToolBytes(sent=sent, direct=direct) if isinstance(direct, int) else None
+
+
+def tool_bytes_from_json(value: JsonValue) -> ToolBytes | None:
+    """Parse `ToolBytes.to_json`."""
+    match value:
+        case {"sent": int(sent), "direct": int(direct)}:
+            return ToolBytes(sent=sent, direct=direct)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,6 +216,8 @@ class AgentRun:
         """Whether the run is left to another process, which continues it."""
         self.on_detach: Callable[[], Awaitable[bool]] = _refuse
         """Leaves the run to another process; set by a turn that can do so."""
+        self.on_drop: Callable[[], None] = do_nothing
+        """Stops the run at once, because another process has it; set by its turn."""
         self._announced: set[str] = set()
         self._approvals: dict[str, ApprovalRequest] = {}
         self._state: RunState = "queued"
@@ -252,7 +264,7 @@ class AgentRun:
 
     async def waiting_or_ended(self) -> RunState:
         """Wait until the run waits for a person or a client, or has ended."""
-        while self._state not in ("waiting", "completed", "failed", "aborted"):
+        while self._state not in ("waiting", "completed", "failed", "aborted", "interrupted"):
             await self._state_change.wait()
         return self._state
 
@@ -321,6 +333,12 @@ class AgentRun:
             return False
         await self._ended.wait()
         return True
+
+    def request_drop(self) -> None:
+        """Stop the run in this process without storing anything: another process has it."""
+        if not self.has_ended:
+            self.begin_detach()
+            self.on_drop()
 
     def begin_detach(self) -> None:
         """From now on, nothing that happens to the run is reported or stored."""
@@ -419,7 +437,7 @@ async def _refuse() -> bool:
 
 
 def do_nothing() -> None:
-    """The `on_change` of a run that has no turn."""
+    """The `on_change` and `on_drop` of a run that has no turn."""
 
 
 class RunRegistry:
@@ -447,6 +465,10 @@ class RunRegistry:
         """Forget the runs of a session that have ended."""
         for run in [run for run in self._ended.values() if run.session_id == session_id]:
             self._ended_bytes -= self._ended.pop(run.id).bytes_held
+
+    def remove(self, run: AgentRun) -> None:
+        """Forget a run that goes on in another process."""
+        self._live.pop(run.id, None)
 
     def watch(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
         """Call `watcher` with every new run; call the returned function to stop."""

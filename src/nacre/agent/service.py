@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 import anyio
 
@@ -18,24 +18,30 @@ from nacre.agent.built_in_commands import (
     explain_renewal,
 )
 from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
+from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
+from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.turn_request import TurnRequest
 from nacre.agent.turn_state import add_decision, read_turn_state
 from nacre.config import choose_runtime
-from nacre.errors import ConfigError, SessionError, StorageError
+from nacre.errors import ApprovalError, ConfigError, SessionError, StorageError
 from nacre.messages import Usage
 from nacre.telemetry import current_trace
+from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
     from nacre.agent.chat_commands import CommandHandler, CommandLine, ServiceAction
+    from nacre.agent.shared_sessions import Placed
     from nacre.agent.turn_context import ServiceContext
     from nacre.config import AgentConfig, AgentsConfig, QueueMode, SystemConfig
-    from nacre.storage import SessionRecord, Store, TurnState
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.storage import InboxItem, SessionRecord, Store, TurnState
+    from nacre.tools import ApprovalDecision
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
@@ -44,6 +50,9 @@ _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person o
 _SESSION_ID_BYTES: Final = 12
 _MAX_SHOWN_ID: Final = 80
 _MAX_APPROVALS: Final = 1_000
+# How long a turn that was taken over may take to ask again.
+_REOPEN_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +81,21 @@ class AgentService:
             context.approvals, store=context.store, run_of=self._runs.get
         )
         self._is_closed = True
+        self.shared: SharedSessions | None = None
+        """The sessions of other gateways on the same database; None for SQLite."""
+        if context.store.cluster is not None:
+            self.shared = SharedSessions(context.store, context.store.cluster, self, self._runs)
+            self._queues.discard_items = self.shared.discard
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
+        try:
+            if self.shared is not None:
+                await self.shared.open(self._tasks)
+        except BaseException:
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(None, None, None)
+            raise
         self._tasks.start_soon(self._approval_log.write)
         self._tasks.start_soon(self._context.failed_writes.write)
         self._is_closed = False
@@ -99,6 +120,9 @@ class AgentService:
         aborted at once otherwise. Queued messages are stored in
         their sessions."""
         self._is_closed = True
+        if self.shared is not None:
+            self.shared.leave()
+            self._queues.leave_queued()
         self._queues.hurry()
         async with anyio.create_task_group() as tasks:
             for run in self._runs.live():
@@ -113,27 +137,41 @@ class AgentService:
         await self._queues.until_idle()
         self._context.failed_writes.close()
         self._approval_log.close()
+        if self.shared is not None:
+            await self._approval_log.settle()
+            await self.shared.close()
 
     async def continue_turns(self) -> list[AgentRun]:
         """Continue the turns that waited for people or clients when their process ended. Call it
-        once, at startup. Raises StorageError."""
+        once, at startup. On a database server, sessions of processes that end later are taken over,
+        too. Raises StorageError."""
+        if self.shared is not None:
+            return await self.shared.take_over_all()
         store = self._context.store
         runs: list[AgentRun] = []
         for state in await store.cells.adopt_turns():
-            try:
-                runs.append(await self._continue_turn(state))
-            except StorageError:
-                raise
-            except Exception as error:
-                # Whatever is wrong with one turn, the others continue.
-                logger.warning("the turn %s cannot be continued: %s", state.run_id, error)
-                message = f"the turn cannot be continued after a restart: {error}"
-                await store.end_turn(
-                    state.run_id, status="interrupted", messages=(), usage=Usage(), error=message
-                )
+            run = await self.continue_here(state)
+            if run is not None:
+                runs.append(run)
         # Withdraws the approvals of turns that cannot be continued.
         await store.interrupt_open_turns()
         return runs
+
+    async def continue_here(self, state: TurnState) -> AgentRun | None:
+        """Continue a turn of another process; if that is not possible, it is interrupted, and the
+        result is None. Raises StorageError."""
+        try:
+            return await self._continue_turn(state)
+        except StorageError:
+            raise
+        except Exception as error:
+            # Whatever is wrong with one turn, the others continue.
+            logger.warning("the turn %s cannot be continued: %s", state.run_id, error)
+            message = f"the turn cannot be continued after a restart: {error}"
+            await self._context.store.end_turn(
+                state.run_id, status="interrupted", messages=(), usage=Usage(), error=message
+            )
+            return None
 
     async def _continue_turn(self, state: TurnState) -> AgentRun:
         context = self._queues.context
@@ -163,14 +201,17 @@ class AgentService:
         Raises SessionError (`not_found`, `invalid`, `too_many`, or `busy` if the queue is full),
         ConfigError for an unknown model, and ToolDefinitionError for an invalid client tool.
         """
+        return await self._start(request)
+
+    async def _start(self, request: TurnRequest, placed: Placed | None = None) -> AgentRun:
         self._check_open()
         is_call = request.manual_call is not None
         line = None if is_call else self.commands.find(request.user_message)
-        if line is not None:
-            return await self._start_command(line, request)
-        return await self._start_turn(request)
+        if line is not None and not request.action:
+            return await self._start_command(line, request, is_here=placed is not None)
+        return await self._start_turn(request, placed)
 
-    async def _start_turn(self, request: TurnRequest) -> AgentRun:
+    async def _start_turn(self, request: TurnRequest, placed: Placed | None = None) -> AgentRun:
         if request.model:
             # First, so that no session is created for an invalid turn.
             agents = self._queues.context.config.agents
@@ -187,7 +228,154 @@ class AgentService:
         if request.trace is None:
             # Now: the task that runs the turn may be one that an earlier caller started.
             request = replace(request, trace=current_trace())
-        return self._queues.take(request, session)
+        return await self._take(request, session, placed)
+
+    async def _take(
+        self, request: TurnRequest, session: ResolvedSession, placed: Placed | None = None
+    ) -> AgentRun:
+        """Give a message to the queue of its session, which another gateway may have. `placed` is
+        set if it is in the inbox of this process."""
+        if self.shared is None:
+            return self._queues.take(request, session)
+        if placed is None:
+            remote = await self._find_thread_gateway(request, session)
+            found = remote or await self.shared.place(request, session)
+            if isinstance(found, AgentRun):
+                return found
+            placed = found
+        try:
+            self._check_open()
+            run = self._queues.take(request, session, run_id=placed.run_id, items=placed.items)
+        except BaseException:
+            self.shared.discard(placed.items)
+            raise
+        await self.shared.note_run(placed, run)
+        return run
+
+    async def _find_thread_gateway(
+        self, request: TurnRequest, session: ResolvedSession
+    ) -> AgentRun | None:
+        """Send a message to the machine that has the files of the session's Codex thread."""
+        config = self._queues.context.config
+        model = request.model or request.session_model or session.agent.model
+        runtime = choose_runtime(model, session.agent, config.models, config.codex)
+        if runtime.id != "codex" or not session.is_stored or self.shared is None:
+            return None
+        thread = await self._context.store.thread(session.session_id)
+        if thread is None or not thread.machine:
+            return None
+        return await self.shared.send_to_machine(request, session.session_id, thread.machine)
+
+    # What other gateways send; see `SessionServer`.
+
+    async def start_here(self, request: TurnRequest, placed: Placed, /) -> AgentRun:
+        """Start a turn or a command that is in the inbox of this process."""
+        return await self._start(request, placed)
+
+    def is_command(self, request: TurnRequest, /) -> bool:
+        """Whether the message is a chat command."""
+        is_message = request.manual_call is None and not request.action
+        return is_message and self.commands.find(request.user_message) is not None
+
+    def is_serving(self, session_id: str, /) -> bool:
+        """Whether this process has live runs of the session."""
+        return self._queues.has_queue(session_id) or bool(self._runs.live(session_id))
+
+    def drop(self, session_id: str, /) -> None:
+        """Another gateway serves the session now."""
+        self._queues.drop(session_id)
+
+    async def handle(self, item: InboxItem, /) -> JsonObject:
+        """Handle what another gateway has accepted for a run. Raises NacreError."""
+        payload = cast("dict[str, Any]", item.payload)
+        run = self._runs.get(item.run_id)
+        match item.kind:
+            case "abort":
+                was_aborted = run is not None and await run.abort(payload["reason"])
+                return {"wasAborted": was_aborted}
+            case "approval":
+                await self._answer_here(run, payload["approvalId"], payload["answer"])
+                return {}
+            case "client_results":
+                await _deliver_here(run, item.run_id, payload["results"])
+                return {}
+            case "delete":
+                is_aborting = payload["abortsRuns"]
+                return {
+                    "wasDeleted": await self.delete_session(
+                        item.session_id, aborts_runs=is_aborting, is_here=True
+                    )
+                }
+            case _:
+                raise SessionError(f"this version does not know {item.kind!r}", code="invalid")
+
+    async def _answer_here(
+        self, run: AgentRun | None, approval_id: str, answer: dict[str, Any]
+    ) -> None:
+        approvals = self._context.approvals
+        # A turn that was taken over asks again.
+        with anyio.move_on_after(_REOPEN_SECONDS):
+            while (
+                run is not None
+                and not run.has_ended
+                and not approvals.was_closed(approval_id)
+                and all(request.id != approval_id for request in approvals.pending)
+            ):
+                await approvals.wait_for_change()
+        approvals.answer(approval_id, _decision_from_json(answer))
+        # Before the sender learns that it counts.
+        await self._approval_log.settle()
+
+    # Runs of this gateway and of others.
+
+    async def find_run(self, run_id: str) -> AgentRun | None:
+        """A run that is live or has ended recently, at any gateway. Raises StorageError."""
+        run = self._runs.get(run_id)
+        if run is not None or self.shared is None:
+            return run
+        return await self.shared.remote.find(run_id)
+
+    async def all_runs(self, session_id: str | None = None) -> list[AgentRun]:
+        """The runs of this gateway, and the live ones of others. Raises StorageError."""
+        if self.shared is None:
+            return self._runs.all(session_id)
+        await self.shared.remote.load_live(session_id or "")
+        return self.known_runs(session_id)
+
+    def known_runs(self, session_id: str | None = None) -> list[AgentRun]:
+        """The runs of this gateway, and the live ones of others that are followed here."""
+        remote = [] if self.shared is None else self.shared.remote.live(session_id)
+        return [*self._runs.all(session_id), *remote]
+
+    async def deliver(self, run: AgentRun, results: Sequence[ClientResult]) -> None:
+        """Deliver results of client calls. Raises SessionError if a call is not open."""
+        if isinstance(run, RemoteRun) and self.shared is not None:
+            given: list[JsonValue] = [
+                {"callId": it.call_id, "content": it.content, "isError": it.is_error}
+                for it in results
+            ]
+            await self.shared.send(run, "client_results", {"results": given})
+            return
+        for result in results:
+            run.deliver(result.call_id, result.content, result.is_error)
+
+    async def answer_approval(self, approval_id: str, decision: ApprovalDecision) -> None:
+        """Answer an open approval of any gateway. Raises ApprovalError and StorageError."""
+        approvals = self._context.approvals
+        is_here = any(request.id == approval_id for request in approvals.pending)
+        if is_here or approvals.was_closed(approval_id) or self.shared is None:
+            approvals.answer(approval_id, decision)
+            return
+        record = await self._context.store.approval(approval_id)
+        if record is None:
+            raise ApprovalError(f"the approval {approval_id[:_MAX_SHOWN_ID]!r} does not exist")
+        if record.state != "open":
+            raise ApprovalError(f"the approval {approval_id!r} was answered already")
+        payload: JsonObject = {"approvalId": approval_id, "answer": _decision_to_json(decision)}
+        try:
+            await self.shared.send_to(record.session_id, "approval", payload, run_id=record.run_id)
+        except SessionError as error:
+            raise ApprovalError(f"the approval {approval_id!r} is not open: {error}") from error
 
     @property
     def config(self) -> SystemConfig:
@@ -207,12 +395,18 @@ class AgentService:
         run = self._runs.get(run_id)
         return False if run is None else await run.abort(reason)
 
-    async def delete_session(self, session_id: str, *, aborts_runs: bool = False) -> bool:
+    async def delete_session(
+        self, session_id: str, *, aborts_runs: bool = False, is_here: bool = False
+    ) -> bool:
         """Delete a session with all that belongs to it; False if there is none.
 
         With `aborts_runs`, its turns are aborted first. Otherwise raises SessionError (`busy`) if
-        it has any.
+        it has any. Its owner does it, unless `is_here`.
         """
+        if self.shared is not None and not is_here:
+            answer = await self.shared.ask_owner(session_id, "delete", {"abortsRuns": aborts_runs})
+            if answer is not None:
+                return bool(answer.get("wasDeleted"))
         reason = "the session was deleted"
         if aborts_runs:
             with anyio.CancelScope(shield=True):
@@ -251,9 +445,15 @@ class AgentService:
 
     # Chat commands.
 
-    async def _start_command(self, line: CommandLine, request: TurnRequest) -> AgentRun:
+    async def _start_command(
+        self, line: CommandLine, request: TurnRequest, *, is_here: bool = False
+    ) -> AgentRun:
         agent, session = await self._sessions.find(request)
         self._check_open()
+        if self.shared is not None and session is not None and not is_here:
+            remote = await self.shared.forward(request, session.id)
+            if remote is not None:
+                return remote
         command = line.command
         if command is None:
             return self._run_command(line, request, agent, session, _reply(explain_mistake(line)))
@@ -262,7 +462,7 @@ class AgentService:
             return self._run_command(line, request, agent, session, reply)
         match command.handler:
             case "compact":
-                return self._start_compaction(line, request, agent, session)
+                return await self._start_compaction(line, request, agent, session)
             case "new" | "reset" as action:
                 return await self._renew_session(action, line, request, agent, session)
             case handler:
@@ -271,7 +471,7 @@ class AgentService:
                     session = await self._sessions.create(request, agent) if is_kept else None
                 return self._run_command(line, request, agent, session, handler)
 
-    def _start_compaction(
+    async def _start_compaction(
         self,
         line: CommandLine,
         request: TurnRequest,
@@ -292,7 +492,7 @@ class AgentService:
             action="compact",
             trace=request.trace or current_trace(),
         )
-        return self._queues.take(turn, _resolve_record(agent, session))
+        return await self._take(turn, _resolve_record(agent, session))
 
     async def _renew_session(
         self,
@@ -404,6 +604,56 @@ def _reply(text: str) -> CommandHandler:
         return text
 
     return handler
+
+
+async def _deliver_here(run: AgentRun | None, run_id: str, results: list[dict[str, Any]]) -> None:
+    """Deliver all results or none. Raises SessionError."""
+    if run is None:
+        raise SessionError(f"the run {run_id} is over; the results were not taken", code="ended")
+    wanted = {result["callId"] for result in results}
+    # A turn that was taken over asks its client again.
+    with anyio.move_on_after(_REOPEN_SECONDS):
+        while not run.has_ended and not wanted & {it.call_id for it in run.pending_client_calls}:
+            if run.client_calls.was_closed(*wanted):
+                break
+            await anyio.sleep(_LOOK_SECONDS)
+    missing = wanted - {it.call_id for it in run.pending_client_calls}
+    # The first that is not open says why.
+    for result in sorted(results, key=lambda it: it["callId"] not in missing):
+        run.deliver(result["callId"], result["content"], result["isError"])
+
+
+def _decision_to_json(decision: ApprovalDecision) -> JsonObject:
+    match decision:
+        case AllowOnce():
+            return {"how": "once"}
+        case AllowAlways():
+            return {"how": "always"}
+        case AllowEdited():
+            return {"how": "edited", "input": decision.input}
+        case Deny():
+            return {"how": "deny", "reason": decision.reason}
+
+
+def _decision_from_json(data: dict[str, Any]) -> ApprovalDecision:
+    match data["how"]:
+        case "once":
+            return AllowOnce()
+        case "always":
+            return AllowAlways()
+        case "edited":
+            return AllowEdited(data["input"])
+        case _:
+            return Deny(data.get("reason", ""))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientResult:
+    """The result of a client call."""
+
+    call_id: str
+    content: JsonValue
+    is_error: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -56,6 +56,8 @@ class QueuedTurn:
     request: TurnRequest
     continued: StoredTurn | None = None
     """Set if another process has begun it."""
+    items: tuple[int, ...] = ()
+    """The messages in the inbox of the session that it begins with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,8 @@ class _QueuedMessage:
     mode: QueueMode
     run: AgentRun
     request: TurnRequest
+    items: tuple[int, ...] = ()
+    """Where the message is in the inbox of the session; empty if it is not there."""
 
 
 class SessionQueue:
@@ -76,12 +80,19 @@ class SessionQueue:
         config: QueueConfig,
         *,
         on_dropped: Callable[[AgentRun, str], None],
+        discard: Callable[[Sequence[int]], None],
     ) -> None:
-        """`on_dropped` ends the run of a dropped message, for the reason that it is given."""
+        """`on_dropped` ends the run of a dropped message, for the reason that it is given.
+        `discard` deletes messages from the inbox that no turn is going to take."""
         self.active: AgentRun = first.run
         """The running turn, or the next one."""
         self._config = config
         self._on_dropped = on_dropped
+        self.discard = discard
+        self.begin_items: tuple[int, ...] = first.items
+        """The messages in the inbox that the active turn begins with."""
+        self._taken_items: list[int] = [] if first.continued is None else [*first.continued.items]
+        self._last_taken: tuple[int, ...] = ()
         self._first: QueuedTurn | None = first
         self._items: deque[_QueuedMessage] = deque()
         self._active_request = first.request
@@ -100,13 +111,24 @@ class SessionQueue:
         waiting = [item.run for item in self._items if item.mode != "steer"]
         return list(dict.fromkeys(waiting))
 
+    def is_in_inbox(self, run: AgentRun) -> bool:
+        """Whether another process would find the messages of a turn that has not started."""
+        return all(item.items for item in self._items if item.run is run)
+
     # Messages that arrive.
 
     def add(
-        self, request: TurnRequest, mode: QueueMode, make_run: Callable[[], AgentRun]
+        self,
+        request: TurnRequest,
+        mode: QueueMode,
+        make_run: Callable[[], AgentRun],
+        *,
+        items: tuple[int, ...] = (),
     ) -> AgentRun:
-        """Queue a message; returns the run that takes it. Raises SessionError if it is full."""
+        """Queue a message; returns the run that takes it. Raises SessionError if it is full.
+        `items` is where the message is in the inbox."""
         if self._answers_question(request):
+            self._taken_items += items
             return self.active
         mode = self._choose_mode(request, mode)
         self._make_room()
@@ -118,7 +140,7 @@ class SessionQueue:
                 run = self._announce_queued(make_run())
             case "collect":
                 run = self._find_collecting_run() or self._announce_queued(make_run())
-        self._items.append(_QueuedMessage(mode=mode, run=run, request=request))
+        self._items.append(_QueuedMessage(mode=mode, run=run, request=request, items=items))
         if mode == "steer":
             run.events.add("steered", {"text": _preview(request)})
         self._notify_change()
@@ -155,8 +177,12 @@ class SessionQueue:
         """Put messages that their turn did not take into a turn of their own, before all others."""
         # Its history is the session's: the turn that did not take them is in it now.
         alone = replace(request, message=_join_messages(messages), history=None)
+        items, self._last_taken = self._last_taken, ()
+        self._taken_items = [it for it in self._taken_items if it not in items]
         self._items.appendleft(
-            _QueuedMessage(mode="followup", run=self._announce_queued(run), request=alone)
+            _QueuedMessage(
+                mode="followup", run=self._announce_queued(run), request=alone, items=items
+            )
         )
 
     # What turns take.
@@ -167,9 +193,22 @@ class SessionQueue:
         waiting = [item.request.user_message for item in self._items if item.mode == "steer"]
         return [message for message in waiting if message is not None]
 
+    @property
+    def taken_items(self) -> list[int]:
+        """The messages in the inbox that the active turn has taken since it began."""
+        return [*self._taken_items]
+
+    @property
+    def items_of_turn(self) -> list[int]:
+        """The same, and those that steer the turn and are not taken yet."""
+        waiting = [number for item in self._items if item.mode == "steer" for number in item.items]
+        return [*self._taken_items, *waiting]
+
     def take_steered(self) -> list[UserMessage]:
         """Take the messages for the running turn, in their order."""
         taken = [item for item in self._items if item.mode == "steer"]
+        self._last_taken = tuple(number for item in taken for number in item.items)
+        self._taken_items += self._last_taken
         self._items = deque(item for item in self._items if item.mode != "steer")
         messages = [item.request.user_message for item in taken]
         return self._add_drop_note([message for message in messages if message is not None])
@@ -225,6 +264,7 @@ class SessionQueue:
             return None
         turn = self._take_next()
         self.active, self._active_request = turn.run, turn.request
+        self.begin_items, self._taken_items, self._last_taken = turn.items, [], ()
         self._takes_steering = True
         return turn
 
@@ -235,6 +275,7 @@ class SessionQueue:
 
     def remove(self, run: AgentRun) -> None:
         """Remove a turn that has not started."""
+        self.discard([it for item in self._items if item.run is run for it in item.items])
         self._items = deque(item for item in self._items if item.run is not run)
         self._notify_change()
 
@@ -244,11 +285,14 @@ class SessionQueue:
         self._items = deque(item for item in self._items if item.run is not first.run)
         messages = [item.request.user_message for item in mine]
         joined = self._add_drop_note([message for message in messages if message is not None])
+        items = tuple(number for item in mine for number in item.items)
         if not joined:
-            return QueuedTurn(run=first.run, request=first.request)
+            return QueuedTurn(run=first.run, request=first.request, items=items)
         # The messages that joined it have no options of their own.
         return QueuedTurn(
-            run=first.run, request=replace(first.request, message=_join_messages(joined))
+            run=first.run,
+            request=replace(first.request, message=_join_messages(joined)),
+            items=items,
         )
 
     # A queue that is full.
@@ -263,6 +307,7 @@ class SessionQueue:
                 code="busy",
             )
         dropped = self._items.popleft()
+        self.discard(dropped.items)
         if self._config.drop == "summarize":
             self._dropped.append(_preview(dropped.request))
             self._dropped_count += 1
@@ -324,14 +369,56 @@ class SessionQueues:
         self._idle = anyio.Event()
         self._may_begin = anyio.Event()
         self._may_begin.set()
+        self.discard_items: Callable[[Sequence[int]], None] = _ignore_items
+        """Deletes messages from the inboxes of sessions; set if there are any."""
 
-    def take(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
-        """Start a turn, or pass the message to the running one; returns the run that takes it."""
+    def take(
+        self,
+        request: TurnRequest,
+        session: ResolvedSession,
+        *,
+        run_id: str = "",
+        items: tuple[int, ...] = (),
+    ) -> AgentRun:
+        """Start a turn, or pass the message to the running one; returns the run that takes it.
+
+        `run_id` is for a new run, and `items` where the message is in the inbox of the session.
+        """
         queue = self._queues.get(session.session_id)
         if queue is None:
-            return self._open_queue(request, session)
+            return self._open_queue(request, session, run_id=run_id, items=items)
         mode = request.queue_mode or session.queue_mode or self.context.config.queue.mode
-        return queue.add(request, mode, partial(self._queued_run, request, session, queue))
+        make_run = partial(self._queued_run, request, session, queue, run_id=run_id)
+        return queue.add(request, mode, make_run, items=items)
+
+    def has_queue(self, session_id: str) -> bool:
+        """Whether a turn of the session runs or waits."""
+        return session_id in self._queues
+
+    def drop(self, session_id: str) -> None:
+        """Stop the turns of a session that another process serves now."""
+        queue = self._queues.pop(session_id, None)
+        if queue is None:
+            return
+        queue.discard = _ignore_items
+        for run in queue.queued_runs:
+            self._leave(run, queue)
+        queue.active.request_drop()
+        self._note_idle()
+
+    def leave_queued(self) -> None:
+        """Leave the turns that have not begun to other processes, if they are in an inbox."""
+        for queue in self._queues.values():
+            queue.discard = _ignore_items
+            for run in queue.queued_runs:
+                if queue.is_in_inbox(run):
+                    self._leave(run, queue)
+
+    def _leave(self, run: AgentRun, queue: SessionQueue) -> None:
+        run.begin_detach()
+        queue.remove(run)
+        run.end_detached()
+        self._runs.remove(run)
 
     def continue_turn(self, stored: StoredTurn, session: ResolvedSession) -> AgentRun:
         """Continue a turn that another process has begun."""
@@ -393,20 +480,32 @@ class SessionQueues:
 
     # The turns of a session.
 
-    def _open_queue(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
+    def _open_queue(
+        self,
+        request: TurnRequest,
+        session: ResolvedSession,
+        *,
+        run_id: str,
+        items: tuple[int, ...],
+    ) -> AgentRun:
         most = self.context.config.gateway.max_concurrent_runs
         if len(self._queues) >= most:
             raise SessionError(
                 f"{len(self._queues)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
                 code="too_many",
             )
-        run = self._new_run(request, session)
+        run = self._new_run(request, session, run_id=run_id)
         self._runs.add(run)
-        self._start_queue(QueuedTurn(run=run, request=request), session)
+        self._start_queue(QueuedTurn(run=run, request=request, items=items), session)
         return run
 
     def _start_queue(self, first: QueuedTurn, session: ResolvedSession) -> None:
-        queue = SessionQueue(first, self.context.config.queue, on_dropped=self._end_unstarted)
+        queue = SessionQueue(
+            first,
+            self.context.config.queue,
+            on_dropped=self._end_unstarted,
+            discard=self.discard_items,
+        )
         self._queues[session.session_id] = queue
         self._tasks.start_soon(self._serve, queue, session)
 
@@ -422,13 +521,18 @@ class SessionQueues:
                     lost = f"{self._closing_reason}, and the store fails: the message is not kept"
                     break
         finally:
-            del self._queues[session.session_id]
+            if self._queues.get(session.session_id) is queue:
+                del self._queues[session.session_id]
             cut_off = lost or self._closing_reason or "the turn before it was cut off"
             for run in queue.queued_runs:
+                queue.remove(run)
                 self._end_unstarted(run, cut_off)
-            if not self._queues:
-                self._idle.set()
-                self._idle = anyio.Event()
+            self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._queues:
+            self._idle.set()
+            self._idle = anyio.Event()
 
     async def _run_queued(
         self, queued: QueuedTurn, queue: SessionQueue, session: ResolvedSession
@@ -456,7 +560,11 @@ class SessionQueues:
         finally:
             if not run.has_ended:
                 run.end("failed", _BROKEN)
-            self._runs.note_ended(run)
+            if run.is_detached:
+                # Another process has it.
+                self._runs.remove(run)
+            else:
+                self._runs.note_ended(run)
 
     async def _run_turn(
         self, queued: QueuedTurn, queue: SessionQueue, session: ResolvedSession, agent: AgentConfig
@@ -495,9 +603,14 @@ class SessionQueues:
         return run
 
     def _queued_run(
-        self, request: TurnRequest, session: ResolvedSession, queue: SessionQueue
+        self,
+        request: TurnRequest,
+        session: ResolvedSession,
+        queue: SessionQueue,
+        *,
+        run_id: str = "",
     ) -> AgentRun:
-        run = self._new_run(request, session)
+        run = self._new_run(request, session, run_id=run_id)
         self._runs.add(run)
         run.abort_signal.on_abort(partial(self._end_if_queued, run, queue))
         return run
@@ -511,6 +624,10 @@ class SessionQueues:
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
         run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
         self._runs.note_ended(run)
+
+
+def _ignore_items(_numbers: Sequence[int]) -> None:
+    pass
 
 
 def new_run_id() -> str:

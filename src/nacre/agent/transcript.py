@@ -128,9 +128,10 @@ class Transcript:
         surface: str,
         title: str = "",
         loads_messages: bool = True,
+        items: Sequence[int] = (),
     ) -> None:
         """Store the start of the turn, and load the messages of the session; a session without a
-        title gets this one."""
+        title gets this one. `items` are the messages in its inbox that the turn begins with."""
         if self._store is None:
             return
         # A turn in the store has to be ended there, so this must not be cancelled half-way.
@@ -144,6 +145,7 @@ class Transcript:
                     surface=surface,
                     title=title,
                     loads_messages=loads_messages and self._given is None,
+                    items=items,
                 )
             except StorageError as error:
                 self._is_begun = None if error.is_uncertain else False
@@ -158,8 +160,11 @@ class Transcript:
         self._is_begun = True
         await self.load()
 
-    async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
-        """Store the whole turn at once, with the last events of its trajectory."""
+    async def end(
+        self, end: TurnEnd, events: Sequence[JsonObject], *, items: Sequence[int] = ()
+    ) -> None:
+        """Store the whole turn at once, with the last events of its trajectory. `items` are the
+        messages in the inbox that the turn has taken."""
         if self._store is None or self._is_begun is False:
             return
         try:
@@ -172,6 +177,7 @@ class Transcript:
                 data=end.data,
                 events=events,
                 thread=end.thread,
+                items=items,
             )
         except SessionError as error:
             # The turn was not in the store after all.

@@ -13,7 +13,7 @@ from nacre.agent.chat_commands import COMMAND_SURFACE
 from nacre.agent.heartbeat_turn import TRIGGER
 from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing, tool_bytes_of
 from nacre.agent.transcript import TrajectoryWriter, TurnEnd, repair_history
-from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
+from nacre.errors import AbortedError, LeaseLostError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import describe_error
 from nacre.hooks import AgentEnd, FinishedTurn
 from nacre.messages import message_to_json
@@ -96,6 +96,7 @@ class Turn:
                 }
             )
         self._run.on_change = turn.waits.look
+        self._run.on_drop = self._drop
         if turn.durable is not None:
             self._run.on_detach = partial(self._detach, turn.durable)
             self._run.events.subscribe(turn.durable.receive)
@@ -132,6 +133,7 @@ class Turn:
             surface=COMMAND_SURFACE if is_command else harness.plan_surface(turn),
             title="" if is_command else turn.request.session_title,
             loads_messages=bool(turn.engine.engine_id) or harness.needs_history(turn),
+            items=turn.queue.begin_items,
         )
 
     async def _run_action(self, harness: Harness) -> None:
@@ -159,6 +161,14 @@ class Turn:
         self._trajectory_writer.close()
         self._scope.cancel()
         return True
+
+    def _drop(self) -> None:
+        """Stop at once: another process has taken over the turn."""
+        if self._turn.durable is not None:
+            self._turn.durable.drop()
+        self._trajectory_writer.close()
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def _watch_abort(self, scope: anyio.CancelScope) -> None:
         await self._turn.stop.wait()
@@ -200,10 +210,17 @@ class Turn:
         turn, output = self._turn, self._turn.output
         turn.queue.stop_steering()
         turn.service.approvals.forget_earlier(self._run.id)
+        self._run.on_drop = do_nothing
+        if isinstance(self._cause, LeaseLostError) and not self._run.is_detached:
+            self._run.begin_detach()
+            self._drop()
         if self._run.is_detached:
             self._run.on_change = do_nothing
             self._run.end_detached()
             return
+        if not turn.transcript.is_begun:
+            # The turn has failed before it began, and must not run later.
+            turn.queue.discard(turn.queue.begin_items)
         self._run.on_change = do_nothing
         if self._ending != "completed":
             self._error = self._error or turn.stop.reason or "the run was cut off"
@@ -222,6 +239,10 @@ class Turn:
                 thread=output.thread,
             )
         )
+        if isinstance(self._cause, LeaseLostError):
+            self._run.begin_detach()
+            self._run.end_detached()
+            return
         result = RunResult(
             text=output.text,
             visibility=self._run.events.visibility_of(output.text),
@@ -272,7 +293,12 @@ class Turn:
         cause: StorageError | None = None
         with anyio.move_on_after(_STORE_SECONDS):
             try:
-                await self._turn.transcript.end(end, events)
+                await self._turn.transcript.end(end, events, items=self._turn.queue.taken_items)
+                return
+            except LeaseLostError as error:
+                # The next owner of the session has interrupted the turn.
+                logger.warning("the turn %s is left to another gateway: %s", self._run.id, error)
+                self._cause = error
                 return
             except StorageError as error:
                 cause = error

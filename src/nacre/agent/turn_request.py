@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from nacre.messages import UserMessage, user_message
+from nacre.agent.client_tools import ClientTool
+from nacre.messages import UserMessage, message_from_json, message_to_json, user_message
 from nacre.providers import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.chat_commands import CallerRight
-    from nacre.agent.client_tools import ClientTool
     from nacre.agent.heartbeat_turn import HeartbeatTurn
     from nacre.agent.manual_call import ManualCall
     from nacre.config import QueueMode
+    from nacre.json_types import JsonObject
     from nacre.messages import Message
     from nacre.telemetry import TraceContext
 
 _MAX_TITLE_CHARACTERS: Final = 80
+_PLAIN_FIELDS: Final = (
+    "agent_id",
+    "sender",
+    "channel",
+    "model",
+    "instructions",
+    "tools_disabled",
+    "light_context",
+    "queue_mode",
+    "session_model",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,3 +109,45 @@ class TurnRequest:
             and other.manual_call is None
         )
         return is_plain and (self.sender, self.channel) == (other.sender, other.channel)
+
+
+def request_to_json(request: TurnRequest) -> JsonObject:
+    """A request for another process, without its session. Heartbeats cannot be sent."""
+    message, history, call = request.user_message, request.history, request.manual_call
+    data: dict[str, Any] = {
+        **{name: getattr(request, name) for name in _PLAIN_FIELDS},
+        "rights": sorted(request.rights),
+        "message": None if message is None else message_to_json(message),
+        "settings": asdict(request.settings),
+        "clientTools": [asdict(tool) for tool in request.client_tools],
+    }
+    if history is not None:
+        data["history"] = [message_to_json(each) for each in history]
+    if request.action:
+        data["action"] = request.action
+    if call is not None:
+        data["manualCall"] = {"tool_id": call.tool_id, "input": call.input}
+    return cast("JsonObject", data)
+
+
+def request_from_json(given: JsonObject, *, session_id: str) -> TurnRequest:
+    """Parse a request. Raises KeyError, TypeError or ValueError for one that is damaged."""
+    # It imports the loop of a turn.
+    from nacre.agent.manual_call import ManualCall
+
+    data = cast("dict[str, Any]", given)
+    settings: dict[str, Any] = dict(data["settings"])
+    settings["stop"] = tuple(settings["stop"])
+    message = None if data["message"] is None else message_from_json(data["message"])
+    history, call = data.get("history"), data.get("manualCall")
+    return TurnRequest(
+        **{name: data[name] for name in _PLAIN_FIELDS},
+        session_id=session_id,
+        message=message if isinstance(message, UserMessage) else None,
+        rights=frozenset(data["rights"]),
+        settings=ModelSettings(**settings),
+        client_tools=tuple(ClientTool(**tool) for tool in data["clientTools"]),
+        history=None if history is None else [message_from_json(each) for each in history],
+        action=data.get("action", ""),
+        manual_call=None if call is None else ManualCall(**call),
+    )

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
-from nacre.agent.client_tools import ClientTool
-from nacre.agent.turn_request import TurnRequest
+from nacre.agent.turn_request import request_from_json, request_to_json
 from nacre.errors import StorageError
 from nacre.messages import (
     AssistantMessage,
@@ -25,7 +24,6 @@ from nacre.messages import (
     message_from_json,
     message_to_json,
 )
-from nacre.providers import ModelSettings
 from nacre.storage import MediaRecord, TurnState
 from nacre.tools import AllowAlways, AllowOnce, Deny, EarlierApproval, call_fingerprint
 from nacre.trajectory import RunEvent
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.run import AgentRun
     from nacre.agent.turn_context import TurnContext
+    from nacre.agent.turn_request import TurnRequest
     from nacre.code_mode import CodeModeRun
     from nacre.json_types import JsonObject
     from nacre.messages import FinishReason, Message
@@ -49,17 +48,6 @@ _MAX_EVENT_BYTES: Final = 256 * 1024
 _EVENT_BYTES: Final = 100
 # On a busy machine, it takes seconds until a cell that waits is stored.
 _DETACH_SECONDS: Final = 10.0
-_REQUEST_FIELDS: Final = (
-    "agent_id",
-    "sender",
-    "channel",
-    "model",
-    "instructions",
-    "tools_disabled",
-    "light_context",
-    "queue_mode",
-    "session_model",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +69,8 @@ class StoredTurn:
     begun: frozenset[str]
     """The calls of the last answer that may have had effects."""
     steered: Sequence[UserMessage]
+    items: Sequence[int]
+    """The messages in the inbox that are part of this state."""
     steps: int
     usage: Usage
     seconds_left: float
@@ -213,6 +203,11 @@ class DurableTurn:
         surface.detach()
         return True
 
+    def drop(self) -> None:
+        """Another process has taken over the turn and its cells."""
+        if self._opened is not None:
+            self._opened[1].detach()
+
     def _can_continue(self, cell_id: str = "") -> bool:
         """Whether the turn waits, and all its cells are stored or this one."""
         if self._opened is None or self._run.state != "waiting":
@@ -239,18 +234,11 @@ def _describe_turn(
 ) -> JsonObject:
     run, request, output = turn.run, turn.request, turn.output
     events = _newest_events(run.events.events)
-    message = request.user_message
     data: dict[str, Any] = {
         "format": _FORMAT,
         "agentId": turn.agent.id,
         "sessionKey": run.session_key,
-        "request": {
-            **{name: getattr(request, name) for name in _REQUEST_FIELDS},
-            "rights": sorted(request.rights),
-            "message": None if message is None else message_to_json(message),
-            "settings": asdict(request.settings),
-            "clientTools": [asdict(tool) for tool in request.client_tools],
-        },
+        "request": request_to_json(request),
         "messages": [message_to_json(each) for each in output.messages],
         "model": output.model,
         "text": output.text,
@@ -258,6 +246,7 @@ def _describe_turn(
         "results": [message_to_json(result) for result in results.values()],
         "begun": sorted(begun),
         "steered": [message_to_json(each) for each in turn.queue.steered],
+        "items": turn.queue.items_of_turn,
         "steps": turn.budget.steps,
         "usage": asdict(turn.budget.usage),
         "secondsLeft": turn.budget.seconds_left(),
@@ -311,7 +300,7 @@ def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
         session_key=data["sessionKey"],
         agent_id=data["agentId"],
         version=state.version,
-        request=_read_request(data["request"], session_id=state.session_id),
+        request=request_from_json(data["request"], session_id=state.session_id),
         messages=[message_from_json(each) for each in data["messages"]],
         model=data["model"],
         text=data["text"],
@@ -319,6 +308,7 @@ def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
         results={each.call_id: each for each in results if isinstance(each, ToolMessage)},
         begun=frozenset(data["begun"]),
         steered=_user_messages(data["steered"]),
+        items=data.get("items", []),
         steps=data["steps"],
         usage=Usage(**data["usage"]),
         seconds_left=data["secondsLeft"],
@@ -339,20 +329,6 @@ def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
             )
             for asked in data["approvals"]
         ],
-    )
-
-
-def _read_request(data: dict[str, Any], *, session_id: str) -> TurnRequest:
-    settings: dict[str, Any] = dict(data["settings"])
-    settings["stop"] = tuple(settings["stop"])
-    message = None if data["message"] is None else message_from_json(data["message"])
-    return TurnRequest(
-        **{name: data[name] for name in _REQUEST_FIELDS},
-        session_id=session_id,
-        message=message if isinstance(message, UserMessage) else None,
-        rights=frozenset(data["rights"]),
-        settings=ModelSettings(**settings),
-        client_tools=tuple(ClientTool(**tool) for tool in data["clientTools"]),
     )
 
 

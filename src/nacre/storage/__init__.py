@@ -26,6 +26,7 @@ from nacre.storage.records import (
     Lease,
     LiveRunRecord,
     MediaRecord,
+    RunBatch,
     SessionRecord,
     StoredEvent,
     StoredMessage,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from nacre.storage.cell_store import CellStore
     from nacre.storage.cluster import Cluster
-    from nacre.storage.run_feed import RunBatch
+    from nacre.storage.run_feed import RunFeed
     from nacre.storage.store import SessionChange, Store
     from nacre.storage.text_search import SearchHit, SearchRole
 
@@ -64,6 +65,7 @@ __all__ = [
     "LiveRunRecord",
     "MediaRecord",
     "RunBatch",
+    "RunFeed",
     "SearchHit",
     "SearchRole",
     "SessionChange",
@@ -116,7 +118,7 @@ __getattr__ = lazy_exports(
     {
         "nacre.storage.cell_store": ("CellStore",),
         "nacre.storage.cluster": ("Cluster",),
-        "nacre.storage.run_feed": ("RunBatch",),
+        "nacre.storage.run_feed": ("RunFeed",),
         "nacre.storage.store": ("SessionChange", "Store"),
         "nacre.storage.text_search": ("SearchHit", "SearchRole"),
     },

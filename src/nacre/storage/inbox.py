@@ -132,6 +132,16 @@ class Inbox:
 
         await self._database.write_through(work)
 
+    async def assign(self, numbers: Sequence[int], session_id: str, run_id: str) -> None:
+        """Record which run takes messages. Raises LeaseLostError."""
+        change = update(inbox).where(inbox.c.number.in_(numbers)).values(run_id=run_id)
+
+        def work(connection: Connection) -> None:
+            self._leases.check(connection, session_id)
+            connection.execute(change)
+
+        await self._database.write_through(work)
+
     async def find(self, number: int) -> InboxItem | None:
         """Return an item; None if its run has ended."""
         query = select(inbox).where(inbox.c.number == number)

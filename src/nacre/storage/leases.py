@@ -286,6 +286,11 @@ class Leases:
             if (lease := find_lease(connection, session_id)) is not None:
                 return lease
 
+    async def give(self, session_id: str, owner: str) -> None:
+        """Give the lease of a session that nobody has to another process."""
+        given = {"session_id": session_id, "owner": owner, "seconds": self._seconds}
+        await self._database.write_through(lambda it: it.execute(_TAKE, given))
+
     async def find(self, session_id: str) -> Lease | None:
         """Return the lease of a session, also if it has expired."""
         return await self._database.read(lambda it: find_lease(it, session_id))

@@ -9,6 +9,8 @@ from nacre.lazy_dataclasses import dataclass
 from nacre.messages import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
 
@@ -326,3 +328,18 @@ class LiveRunRecord:
     state: str
     data: JsonObject
     """The agent, the session key, and whether the session is stored."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunBatch:
+    """New events of one run."""
+
+    run_id: str
+    session_id: str
+    state: str
+    data: JsonObject
+    """The agent, the session key, and whether the session is stored."""
+    events: Sequence[JsonObject]
+    """In order; each has a `sequence`."""
+    is_changed: bool
+    """Whether the run is new, or its state has changed."""

@@ -13,7 +13,7 @@ from sqlalchemy import and_, or_, select, text
 
 from nacre.json_types import encode_json
 from nacre.storage.leases import notify
-from nacre.storage.records import LiveRunRecord
+from nacre.storage.records import LiveRunRecord, RunBatch
 from nacre.storage.rows import dump_json, is_storable, load_json_object
 from nacre.storage.schema import run_events, runs
 
@@ -52,21 +52,6 @@ _DELETE_OLD: Final = text(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunBatch:
-    """New events of one run."""
-
-    run_id: str
-    session_id: str
-    state: str
-    data: JsonObject
-    """The agent, the session key, and whether the session is stored."""
-    events: Sequence[JsonObject]
-    """In order; each has a `sequence`."""
-    is_changed: bool
-    """Whether the run is new, or its state has changed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FedRun:
     """What a reader gets: a run, and its events after those that the reader has."""
 
@@ -98,7 +83,8 @@ class RunFeed:
             added = [rows[batch.run_id] for batch in valid if batch.events]
             if added:
                 connection.execute(_ADD_EVENTS, added)
-            _notify_all(connection, [batch.run_id for batch in valid], changed_sessions)
+            run_ids = [batch.run_id for batch in valid]
+            _notify_all(connection, run_ids, changed_sessions, owner=self._leases.owner)
 
         await self._database.write_through(work)
 
@@ -198,13 +184,17 @@ def _decode_events(row: RowMapping) -> list[JsonObject]:
 
 
 def _notify_all(
-    connection: Connection, run_ids: Sequence[str], sessions: Sequence[tuple[str, str]]
+    connection: Connection,
+    run_ids: Sequence[str],
+    sessions: Sequence[tuple[str, str]],
+    *,
+    owner: str,
 ) -> None:
     for start in range(0, max(len(run_ids), len(sessions)), _MAX_NOTIFIED):
         end = start + _MAX_NOTIFIED
         payload: JsonObject = {
             "runs": [*run_ids[start:end]],
-            "sessions": [list(each) for each in sessions[start:end]],
+            "sessions": {"from": owner, "changed": [list(it) for it in sessions[start:end]]},
         }
         notify(connection, encode_json(payload).decode())
 

@@ -100,18 +100,30 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watchers: dict[SessionWatcher, None] = {}
+        self._watchers: dict[SessionWatcher, bool] = {}
         self.cluster = _open_cluster(database)
         """Shared by the processes on a database server; None for SQLite."""
         self._leases = None if self.cluster is None else self.cluster.leases
         self.cells = CellStore(database, self._leases)
         """The suspended cells of runs in code mode, if they are durable."""
 
-    def watch_sessions(self, watcher: SessionWatcher) -> Callable[[], None]:
-        """Call `watcher` with the id of each session that this process has created, updated or
-        deleted; call the returned function to stop."""
-        self._watchers[watcher] = None
-        return lambda: self._watchers.pop(watcher, None)
+    def watch_sessions(
+        self, watcher: SessionWatcher, *, is_local: bool = False
+    ) -> Callable[[], None]:
+        """Call `watcher` with the id of each session that was created, updated or deleted, with
+        `is_local` only by this process; call the returned function to stop."""
+        self._watchers[watcher] = is_local
+
+        def stop() -> None:
+            self._watchers.pop(watcher, None)
+
+        return stop
+
+    def note_remote_change(self, session_id: str, change: SessionChange) -> None:
+        """Another process has changed a session."""
+        for watcher, is_local in list(self._watchers.items()):
+            if not is_local:
+                watcher(session_id, change)
 
     def _notify(self, session_id: str, change: SessionChange) -> None:
         for watcher in list(self._watchers):
@@ -677,11 +689,23 @@ class Store:
         # Writing it twice is harmless, and a short outage must not lose who allowed what.
         await self._database.write_through(work)
 
+    async def approval(self, approval_id: str) -> ApprovalRecord | None:
+        """Return one approval."""
+        found = await self.approvals(id=approval_id)
+        return found[0] if found else None
+
     async def approvals(
-        self, *, session_id: str | None = None, limit: int = 100, is_closed: bool = False
+        self,
+        *,
+        id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 100,
+        is_closed: bool = False,
+        is_open: bool = False,
     ) -> list[ApprovalRecord]:
-        """List approvals, newest first; with `is_closed`, only those that are not open."""
-        if not is_storable(session_id or ""):
+        """List approvals, newest first; with `is_closed`, only those that are not open, and with
+        `is_open` only the others."""
+        if not is_storable(session_id or "") or not is_storable(id or ""):
             return []
         query = (
             select(approvals, func.coalesce(sessions.c.agent_id, "").label("agent_id"))
@@ -690,6 +714,10 @@ class Store:
         )
         if is_closed:
             query = query.where(approvals.c.state != "open")
+        if is_open:
+            query = query.where(approvals.c.state == "open")
+        if id is not None:
+            query = query.where(approvals.c.id == id)
         if session_id is not None:
             query = query.where(approvals.c.session_id == session_id)
 

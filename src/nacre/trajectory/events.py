@@ -86,6 +86,7 @@ RunEventKind = Literal[
     "run.completed",
     "run.failed",
     "run.aborted",
+    "run.interrupted",
 ]
 RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
 _KEYS: Final = ("sequence", "time", "kind", "toolCallId", "parentToolCallId", "data")
@@ -338,7 +339,7 @@ class RunEventLog(EventLog[RunEvent]):
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.is_closed = False
         self._change = anyio.Event()
-        self._left_out = range(0)
+        self._left_out: list[range] = []
 
     def restore(self, events: Sequence[RunEvent], *, last: int) -> None:
         """Continue the log of another process, whose last known event has the number `last`."""
@@ -347,12 +348,25 @@ class RunEventLog(EventLog[RunEvent]):
             self._events.append((event, size))
             self.bytes_held += size
         self._next_sequence = continue_sequence(last)
-        self._left_out = range(last + 1, self._next_sequence)
+        self._left_out.append(range(last + 1, self._next_sequence))
 
     def count_missing(self, after: int, sequence: int) -> int:
         """How many events between two numbers were dropped."""
-        first, end = max(after + 1, self._left_out.start), min(sequence, self._left_out.stop)
-        return sequence - after - 1 - max(0, end - first)
+        missing = sequence - after - 1
+        for numbers in self._left_out:
+            missing -= max(0, min(sequence, numbers.stop) - max(after + 1, numbers.start))
+        return missing
+
+    def mirror(self, event: RunEvent) -> None:
+        """Append an event of the same run in another process, with its number. An event that the
+        log has already is ignored."""
+        if self.is_closed or event.sequence < self._next_sequence:
+            return
+        if event.sequence > self._next_sequence and event.sequence % _MAX_PROCESS_EVENTS == 0:
+            self._left_out.append(range(self._next_sequence, event.sequence))
+        self._next_sequence = event.sequence
+        self._append(lambda _sequence, _now: event, _BYTES_PER_EVENT + len(encode_json(event.data)))
+        self._notify_readers()
 
     def add(self, kind: RunEventKind, data: JsonObject | None = None) -> None:
         """Append an event; does nothing after `close`."""

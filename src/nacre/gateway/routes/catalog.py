@@ -149,7 +149,7 @@ class CallToolResponse(ResponseModel):
 
     run_id: str
     session_id: str
-    state: Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
+    state: Literal["queued", "running", "waiting", "completed", "failed", "aborted", "interrupted"]
     result: OpaqueJson = None
     error: str = ""
 

@@ -1,0 +1,572 @@
+"""The sessions of several processes on one database server: who serves which, and takeovers.
+
+A message goes to the process that holds the lease of its session. If nobody does, the process that
+accepts the message takes the lease. Sessions of a process that is gone are taken over: turns that
+wait continue, messages that have not begun run, and other turns are interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+
+import anyio
+
+from nacre import __version__
+from nacre.agent.remote_runs import RemoteRuns, RunFeedWriter
+from nacre.agent.session_queue import new_run_id
+from nacre.agent.turn_request import TurnRequest, request_from_json, request_to_json
+from nacre.errors import ApprovalError, LeaseLostError, NacreError, SessionError, StorageError
+from nacre.storage import LiveRunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from anyio.abc import TaskGroup
+
+    from nacre.agent.run import AgentRun, RunRegistry
+    from nacre.agent.service import ResolvedSession
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.storage import (
+        Cluster,
+        GatewayRecord,
+        InboxItem,
+        InboxKind,
+        Store,
+        TakenSession,
+        TurnState,
+    )
+
+logger = logging.getLogger(__name__)
+
+_RENEW_SECONDS: Final = 5.0
+_WATCH_SECONDS: Final = 0.3
+_POLL_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 30.0
+# After an outage, other processes need a moment to get their locks back.
+_OUTAGE_SECONDS: Final = 3.0
+_SWEEP_ROUNDS: Final = 60
+_HAND_OVER_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """A message that this process runs."""
+
+    run_id: str
+    items: tuple[int, ...] = ()
+    """Where it is in the inbox of its session."""
+
+
+class SessionServer(Protocol):
+    """Serves the sessions of this process; the agent service."""
+
+    async def start_here(self, request: TurnRequest, placed: Placed, /) -> AgentRun:
+        """Start a turn or a command in this process."""
+        ...
+
+    async def continue_here(self, state: TurnState, /) -> AgentRun | None:
+        """Continue a turn of another process; None if that is not possible."""
+        ...
+
+    async def handle(self, item: InboxItem, /) -> JsonObject:
+        """Handle an abort or an answer; returns the result."""
+        ...
+
+    def drop(self, session_id: str, /) -> None:
+        """Another process serves the session now."""
+        ...
+
+    def is_serving(self, session_id: str, /) -> bool: ...
+
+    def is_command(self, request: TurnRequest, /) -> bool:
+        """Whether the message is a chat command, which no turn takes."""
+        ...
+
+
+class SharedSessions:
+    """The part of this process in serving the sessions of a database server."""
+
+    def __init__(
+        self, store: Store, cluster: Cluster, server: SessionServer, runs: RunRegistry
+    ) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._server = server
+        self._runs = runs
+        self._tasks: TaskGroup | None = None
+        self._writer = RunFeedWriter(cluster.feed, runs)
+        self.remote = RemoteRuns(cluster.feed, runs, self)
+        """The runs of other processes."""
+        self._results: dict[int, anyio.Event] = {}
+        self._handling: set[int] = set()
+        self._discarded: list[int] = []
+        self._inbox_news = anyio.Event()
+        self._watch_news = anyio.Event()
+        self._scopes: list[anyio.CancelScope] = []
+        self._is_leaving = self._is_closed = False
+        self._continues = False
+        self.takeover_count = 0
+        """How many sessions were taken over."""
+        self.open_items = 0
+        """How many items in the inboxes of all sessions nobody has read, at the last look."""
+        self.is_leader = True
+        """Whether this is the oldest gateway, which does what only one may do."""
+
+    @property
+    def held_count(self) -> int:
+        """How many sessions this process serves."""
+        return len(self._cluster.leases.held)
+
+    # Start and end.
+
+    async def open(self, tasks: TaskGroup) -> None:
+        """Join the other processes. Raises StorageError."""
+        self._tasks = tasks
+        await self.announce("")
+        await self._cluster.listen(self._receive, on_lost=self._watch_news.set)
+        self._store.watch_sessions(self._writer.add_session_change, is_local=True)
+        for task in (self._writer.run, self.remote.run, self._renew, self._read_inbox):
+            tasks.start_soon(self._run_task, task)
+
+    async def announce(self, address: str) -> None:
+        """Add this process to the list of gateways, with its address. Raises StorageError."""
+        machine = self._cluster.machine
+        await self._cluster.leases.register(
+            name=f"{machine}:{os.getpid()}", address=address, machine=machine, version=__version__
+        )
+
+    async def take_over_all(self) -> list[AgentRun]:
+        """Take over what dead processes have left, and look for more from now on; returns the turns
+        that continue. Raises StorageError."""
+        self._continues = True
+        runs: list[AgentRun] = []
+        while (found := await self._cluster.leases.take_over()).sessions:
+            for taken in found.sessions:
+                runs += await self._adopt(taken)
+        assert self._tasks is not None
+        self._tasks.start_soon(self._run_task, self._watch)
+        return runs
+
+    async def flush(self) -> None:
+        """Write the events of runs that other processes do not have yet. Raises StorageError."""
+        await self._writer.flush()
+
+    def leave(self) -> None:
+        """Take no more messages of others: they stay in the inbox for the next owner."""
+        self._is_leaving = True
+
+    async def close(self) -> None:
+        """Leave all sessions to the other processes."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for scope in self._scopes:
+            scope.cancel()
+        self._writer.close()
+        with anyio.move_on_after(_HAND_OVER_SECONDS, shield=True):
+            try:
+                await self._writer.flush()
+                await self._cluster.inbox.delete(self._discarded)
+                await self._cluster.leases.hand_over()
+            except StorageError as error:
+                logger.warning("the sessions are not handed over, but expire: %s", error)
+
+    async def _run_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes.append(scope)
+            await task()
+
+    # Messages.
+
+    async def place(self, request: TurnRequest, session: ResolvedSession) -> Placed | AgentRun:
+        """Decide who runs a message: this process, or the owner of its session, which has taken it
+        when this returns. Raises SessionError and StorageError."""
+        run_id, leases = new_run_id(), self._cluster.leases
+        session_id, before = session.session_id, leases.held.get(session.session_id)
+        if not session.is_stored or request.heartbeat is not None:
+            lease = await leases.take(session_id)
+            if lease.owner != leases.owner:
+                raise SessionError(
+                    f"another gateway runs a turn of the session {session_id}", code="busy"
+                )
+            self._drop_if_replaced(session_id, before, lease.epoch)
+            return Placed(run_id=run_id)
+        accepted = await self._cluster.inbox.add_message(
+            session_id, request_to_json(request), run_id=run_id, key=run_id
+        )
+        if accepted.lease.owner == leases.owner:
+            self._drop_if_replaced(session_id, before, accepted.lease.epoch)
+            return Placed(run_id=run_id, items=(accepted.number,))
+        return await self._wait_for_run(session_id, accepted.number)
+
+    async def forward(self, request: TurnRequest, session_id: str) -> AgentRun | None:
+        """Send a message to the owner of its session; None if that is nobody, or this process."""
+        if request.heartbeat is not None:
+            return None
+        lease = await self._cluster.leases.find(session_id)
+        if lease is None or lease.owner == self._cluster.leases.owner:
+            return None
+        key = new_run_id()
+        accepted = await self._cluster.inbox.add(
+            session_id, "message", request_to_json(request), run_id=key, key=key
+        )
+        return None if accepted is None else await self._wait_for_run(session_id, accepted.number)
+
+    async def send_to_machine(
+        self, request: TurnRequest, session_id: str, machine: str
+    ) -> AgentRun | None:
+        """Let a gateway on this machine run a message; None if that is this process.
+
+        Raises SessionError if no gateway runs there.
+        """
+        if machine == self._cluster.machine:
+            return None
+        there = [
+            it.owner
+            for it in await self.gateways()
+            if it.machine == machine and it.address and it.state == "alive"
+        ]
+        if not there:
+            raise SessionError(
+                f"the Codex thread of the session {session_id} has its files on the machine "
+                f"{machine}, where no gateway runs; start one there, or send /reset to continue "
+                "without the thread",
+                code="busy",
+            )
+        await self._cluster.leases.give(session_id, there[0])
+        return await self.forward(request, session_id)
+
+    async def note_run(self, placed: Placed, run: AgentRun) -> None:
+        """A message that this process has placed is taken by this run."""
+        if placed.items and run.id != placed.run_id:
+            await self._cluster.inbox.assign(placed.items, run.session_id, run.id)
+
+    def discard(self, numbers: Sequence[int]) -> None:
+        """Delete messages that no turn is going to take."""
+        if numbers and self._tasks is not None:
+            self._discarded += numbers
+            self._tasks.start_soon(self._delete_discarded)
+
+    async def _delete_discarded(self) -> None:
+        numbers, self._discarded = self._discarded, []
+        try:
+            await self._cluster.inbox.delete(numbers)
+        except StorageError as error:
+            self._discarded += numbers
+            logger.warning("messages stay in the inbox for now: %s", error)
+
+    def _drop_if_replaced(self, session_id: str, before: int | None, epoch: int) -> None:
+        if before is not None and before != epoch:
+            # Somebody else has served the session meanwhile.
+            self._server.drop(session_id)
+
+    async def _wait_for_run(self, session_id: str, number: int) -> AgentRun:
+        result = cast("dict[str, Any]", await self._wait_for_result(session_id, number))
+        run_id = result["runId"]
+        local = self._runs.get(run_id)
+        if local is not None:
+            return local
+        record = LiveRunRecord(
+            run_id=run_id,
+            session_id=result["sessionId"],
+            owner="",
+            state=result["state"],
+            data=result["data"],
+        )
+        run = self.remote.add(record)
+        self.remote.note_events([run_id])
+        return run
+
+    # Requests to other processes.
+
+    async def send(self, run: AgentRun, kind: InboxKind, payload: JsonObject, /) -> JsonObject:
+        """Send something to the process that has a run, and wait for the result. Raises
+        SessionError (`ended` if nobody has it), ApprovalError and StorageError."""
+        return await self.send_to(run.session_id, kind, payload, run_id=run.id)
+
+    async def send_to(
+        self, session_id: str, kind: InboxKind, payload: JsonObject, *, run_id: str
+    ) -> JsonObject:
+        """The same for the owner of a session."""
+        key = f"{kind}_{os.urandom(12).hex()}"
+        accepted = await self._cluster.inbox.add(session_id, kind, payload, run_id=run_id, key=key)
+        if accepted is None:
+            raise SessionError(f"no gateway runs a turn of the session {session_id}", code="ended")
+        return await self._wait_for_result(session_id, accepted.number)
+
+    async def ask_owner(
+        self, session_id: str, kind: InboxKind, payload: JsonObject
+    ) -> JsonObject | None:
+        """Send something to another owner of a session; None if this process may do it."""
+        lease = await self._cluster.leases.find(session_id)
+        if lease is None or lease.owner == self._cluster.leases.owner:
+            return None
+        return await self.send_to(session_id, kind, payload, run_id="")
+
+    def post(self, run: AgentRun, kind: InboxKind, payload: JsonObject, /) -> None:
+        """Send something without waiting for the result."""
+
+        async def send() -> None:
+            try:
+                await self.send(run, kind, payload)
+            except NacreError as error:
+                logger.warning("the %s of the run %s failed: %s", kind, run.id, error)
+
+        if self._tasks is not None:
+            self._tasks.start_soon(send)
+
+    async def _wait_for_result(self, session_id: str, number: int) -> JsonObject:
+        event = self._results[number] = anyio.Event()
+        try:
+            with anyio.move_on_after(_ANSWER_SECONDS):
+                while True:
+                    item = await self._cluster.inbox.find(number)
+                    if item is None:
+                        # Its run has ended.
+                        return {}
+                    if item.result:
+                        return _check_result(item.result)
+                    if not self._continues:
+                        await self._take_over_one(session_id)
+                    with anyio.move_on_after(_POLL_SECONDS):
+                        await event.wait()
+                    event = self._results[number] = anyio.Event()
+        finally:
+            self._results.pop(number, None)
+        raise SessionError(
+            f"the gateway that serves the session {session_id} does not answer; what you sent is "
+            "stored, and is handled when a gateway serves the session again",
+            code="busy",
+        )
+
+    # Notifications.
+
+    def _receive(self, kind: str, content: JsonValue) -> None:
+        match kind, content:
+            case "inbox", str(owner):
+                if owner == self._cluster.leases.owner:
+                    self._inbox_news.set()
+            case "result", int(number):
+                if (event := self._results.get(number)) is not None:
+                    event.set()
+            case "runs", list(run_ids):
+                self.remote.note_events(map(str, run_ids))
+            case "sessions", {"from": str(owner), "changed": list(changes)}:
+                if owner != self._cluster.leases.owner:
+                    for change in changes:
+                        self._note_session_change(change)
+            case "leases", _:
+                self.remote.note_owners()
+                self._watch_news.set()
+            case _:
+                pass
+
+    def _note_session_change(self, change: JsonValue) -> None:
+        match change:
+            case [str(session_id), "created" | "updated" | "deleted" as what]:
+                self._store.note_remote_change(session_id, what)
+            case _:
+                pass
+
+    # What others send to this process.
+
+    async def _read_inbox(self) -> None:
+        while True:
+            with anyio.move_on_after(_POLL_SECONDS):
+                await self._inbox_news.wait()
+            self._inbox_news = anyio.Event()
+            leases = self._cluster.leases
+            try:
+                for item in await self._cluster.inbox.open_items():
+                    if item.session_id not in leases.held:
+                        # Another process has given the session to this one.
+                        await leases.take(item.session_id)
+                    await self._handle(item)
+            except StorageError as error:
+                logger.warning("the inbox cannot be read yet: %s", error)
+
+    async def _handle(self, item: InboxItem) -> None:
+        if item.number in self._handling or item.session_id not in self._cluster.leases.held:
+            return
+        if item.kind == "message" and self._is_leaving:
+            return
+        assert self._tasks is not None
+        self._handling.add(item.number)
+        if item.kind == "message":
+            # In order: the next one may join the run of this one.
+            await self._handle_message(item, run_id=item.run_id)
+        else:
+            self._tasks.start_soon(self._handle_request, item)
+
+    async def _handle_message(self, item: InboxItem, *, run_id: str) -> AgentRun | None:
+        """Start the turn of a message, and tell the process that has accepted it."""
+        run, is_command = None, False
+        try:
+            request = request_from_json(item.payload, session_id=item.session_id)
+            is_command = self._server.is_command(request)
+            placed = Placed(run_id=run_id, items=(item.number,))
+            run = await self._server.start_here(request, placed)
+            result: JsonObject = {
+                "runId": run.id,
+                "sessionId": run.session_id,
+                "state": run.state,
+                "data": {
+                    "agentId": run.agent_id,
+                    "sessionKey": run.session_key,
+                    "isStored": run.is_stored,
+                    "command": run.command,
+                },
+            }
+        except (NacreError, KeyError, TypeError, ValueError) as error:
+            result = _describe_error(error)
+        is_done = run is None or is_command
+        await self._answer(item, result, state="done" if is_done else "accepted", run=run)
+        return run
+
+    async def _handle_request(self, item: InboxItem) -> None:
+        try:
+            result = await self._server.handle(item)
+        except (NacreError, KeyError, TypeError, ValueError) as error:
+            result = _describe_error(error)
+        await self._answer(item, {"ok": True, **result})
+
+    async def _answer(
+        self,
+        item: InboxItem,
+        result: JsonObject,
+        *,
+        state: Literal["accepted", "done"] = "done",
+        run: AgentRun | None = None,
+    ) -> None:
+        try:
+            await self._cluster.inbox.answer(
+                item, result, state=state, run_id="" if run is None else run.id
+            )
+        except LeaseLostError:
+            logger.info("another gateway handles the inbox item %d", item.number)
+        except StorageError as error:
+            logger.warning("the inbox item %d is not answered: %s", item.number, error)
+        finally:
+            self._handling.discard(item.number)
+
+    # Leases.
+
+    async def _renew(self) -> None:
+        rounds = 0
+        while True:
+            await anyio.sleep(_RENEW_SECONDS)
+            leases = self._cluster.leases
+            try:
+                await self._cluster.reconnect()
+                for session_id in await leases.renew():
+                    logger.warning("another gateway serves the session %s now", session_id)
+                    self._server.drop(session_id)
+                await leases.release([it for it in leases.held if not self._server.is_serving(it)])
+                self._note_gateways(await leases.gateways())
+                self.open_items = await self._cluster.inbox.count_open()
+                rounds += 1
+                if rounds % _SWEEP_ROUNDS == 1:
+                    await self._cluster.feed.delete_old()
+                    await self._cluster.inbox.delete_old()
+            except StorageError as error:
+                logger.warning("the leases cannot be renewed: %s", error)
+
+    def _note_gateways(self, found: Sequence[GatewayRecord]) -> None:
+        alive = [it.owner for it in found if it.state == "alive" and it.address]
+        self.is_leader = not alive or alive[0] == self._cluster.leases.owner
+
+    async def gateways(self) -> list[GatewayRecord]:
+        return await self._cluster.leases.gateways()
+
+    async def _watch(self) -> None:
+        """Take over sessions of processes that have ended."""
+        suspects = frozenset[str]()
+        last_failure = float("-inf")
+        while True:
+            with anyio.move_on_after(_WATCH_SECONDS):
+                await self._watch_news.wait()
+            self._watch_news = anyio.Event()
+            is_calm = anyio.current_time() - last_failure > _OUTAGE_SECONDS
+            try:
+                await self._cluster.reconnect()
+                found = await self._cluster.leases.take_over(
+                    suspects=suspects if is_calm else frozenset()
+                )
+            except StorageError as error:
+                if is_calm:
+                    logger.warning("sessions of other gateways cannot be watched: %s", error)
+                suspects = frozenset[str]()
+                last_failure = anyio.current_time()
+                continue
+            suspects = found.suspects
+            for taken in found.sessions:
+                await self._adopt(taken)
+
+    async def _take_over_one(self, session_id: str) -> None:
+        found = await self._cluster.leases.take_over(
+            session_id=session_id, continues=self._continues
+        )
+        for taken in found.sessions:
+            await self._adopt(taken)
+
+    async def _adopt(self, taken: TakenSession) -> list[AgentRun]:
+        """Serve a session that was taken over; returns the turns that continue."""
+        self.takeover_count += 1
+        logger.info("this gateway serves the session %s now", taken.session_id)
+        runs: list[AgentRun] = []
+        known: set[int] = set()
+        for state in taken.states:
+            try:
+                run = await self._server.continue_here(state)
+            except StorageError as error:
+                logger.error("the turn %s cannot be continued: %s", state.run_id, error)
+                continue
+            if run is not None:
+                runs.append(run)
+                known |= set(cast("list[int]", state.data.get("items", [])))
+        try:
+            for item in taken.items:
+                if item.number not in known:
+                    await self._adopt_item(item, {run.id for run in runs})
+        except StorageError as error:
+            # They stay in the inbox.
+            logger.error("messages of %s have to wait: %s", taken.session_id, error)
+        return runs
+
+    async def _adopt_item(self, item: InboxItem, continued: set[str]) -> None:
+        if item.kind != "message":
+            # An answer may be lost with the process that has handled it.
+            if item.state != "done" or (item.kind != "abort" and item.run_id in continued):
+                await self._handle(item)
+            return
+        if item.state == "done":
+            return
+        # The run of a message that steered it, or that it was to begin, may be over.
+        is_over = item.run_id in continued or await self._store.turn(item.run_id) is not None
+        await self._handle_message(item, run_id=new_run_id() if is_over else item.run_id)
+
+
+def _check_result(result: JsonObject) -> JsonObject:
+    """Raise the error that another process has described."""
+    match result.get("error"):
+        case {"kind": "approval", "message": str(message)}:
+            raise ApprovalError(message)
+        case {"message": str(message), "code": str(code)}:
+            raise SessionError(message, code=cast("Any", code))
+        case _:
+            return result
+
+
+def _describe_error(error: Exception) -> JsonObject:
+    match error:
+        case ApprovalError():
+            return {"error": {"kind": "approval", "message": str(error)}}
+        case SessionError():
+            return {"error": {"message": error.message, "code": error.code}}
+        case NacreError():
+            return {"error": {"message": str(error), "code": "invalid"}}
+        case _:
+            return {"error": {"message": f"the message is damaged: {error}", "code": "invalid"}}

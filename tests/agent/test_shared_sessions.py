@@ -1,0 +1,373 @@
+"""Two services on one PostgreSQL: any of them serves any session, and takes over from the other."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import pytest
+
+from nacre.agent import AgentRun, ClientResult, ClientTool, RemoteRun, TurnRequest
+from nacre.errors import ApprovalError, SessionError
+from nacre.messages import ToolMessage
+from nacre.sandbox import KeyRing, new_key
+from nacre.storage import Cluster, Store, open_store
+from nacre.tools import AllowOnce, Tool, ToolCall
+from tests.agent.agent_setup import AgentSetup, kinds, open_agent
+from tests.agent.fake_models import call, say
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from tests.storage.conftest import PostgresServer
+
+KEYS: Final = KeyRing(new_key())
+DURABLE: Final = {"tools": {"codeMode": {"enabled": True, "durable": True}}}
+PAY: Final = "return await tools.pay({sum: 7})"
+ASK: Final = "return await tools.ask({question: 'why'})"
+
+
+class Work:
+    """A tool that waits until the test lets it go, and one that needs an approval."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+        self.is_held = anyio.Event()
+        self.may_end = anyio.Event()
+
+    def as_tools(self) -> list[Tool]:
+        return [
+            Tool(name="pay", execute=self._pay, needs_approval="money"),
+            Tool(name="hold", execute=self._hold, catalog_mode="direct-only"),
+        ]
+
+    async def _pay(self, given: dict[str, Any], _call: ToolCall) -> object:
+        self.paid += 1
+        return given
+
+    async def _hold(self, _given: dict[str, Any], _call: ToolCall) -> object:
+        self.is_held.set()
+        await self.may_end.wait()
+        return "held"
+
+
+@dataclass(kw_only=True)
+class Gateways:
+    """Two services, as in two processes, and the server that both use."""
+
+    one: AgentSetup
+    other: AgentSetup
+    server: PostgresServer
+    work: Work
+
+    async def remote(self, run: AgentRun) -> RemoteRun:
+        """The run as the other service sees it."""
+        with anyio.fail_after(30):
+            # Its first events are on their way.
+            async for event in run.events.follow():
+                if event.kind == "run.started":
+                    break
+            shared = self.one.service.shared
+            assert shared is not None
+            await shared.flush()
+            found = await self.other.service.find_run(run.id)
+        assert isinstance(found, RemoteRun)
+        return found
+
+    def kill(self, setup: AgentSetup) -> None:
+        """End the connection with the lock of a service, and keep it from getting it back."""
+        cluster = cluster_of(setup.store)
+
+        async def stay_away() -> None:
+            await anyio.sleep_forever()
+
+        vars(cluster)["reconnect"] = stay_away
+        self.server.sql(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
+            f"AND objid = {cluster.leases.owner}"
+        )
+
+
+def cluster_of(store: Store) -> Cluster:
+    assert store.cluster is not None
+    return store.cluster
+
+
+@asynccontextmanager
+async def open_service(
+    server: PostgresServer, folder: Path, work: Work
+) -> AsyncGenerator[AgentSetup]:
+    async with (
+        open_store(server.url()) as store,
+        open_agent(
+            store=store, folder=folder, document=DURABLE, tools=work.as_tools(), keys=KEYS
+        ) as setup,
+    ):
+        await setup.service.continue_turns()
+        yield setup
+
+
+@pytest.fixture
+async def gateways(postgres: PostgresServer, tmp_path: Path) -> AsyncGenerator[Gateways]:
+    work = Work()
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(open_service(postgres, tmp_path, work))
+        other = await stack.enter_async_context(open_service(postgres, tmp_path, work))
+        yield Gateways(one=one, other=other, server=postgres, work=work)
+
+
+async def run_at(setup: AgentSetup, run_id: str) -> AgentRun:
+    """The run, once the service has it."""
+    found = anyio.Event()
+
+    def look(run: AgentRun) -> None:
+        if run.id == run_id:
+            found.set()
+
+    stop = setup.service.watch_runs(look)
+    try:
+        if setup.service.run(run_id) is None:
+            await found.wait()
+    finally:
+        stop()
+    run = setup.service.run(run_id)
+    assert run is not None
+    return run
+
+
+async def end_of(run: AgentRun) -> str:
+    with anyio.fail_after(30):
+        await run.wait()
+    return run.state
+
+
+async def until_waiting(run: AgentRun) -> None:
+    with anyio.fail_after(30):
+        assert await run.waiting_or_ended() == "waiting", run.result
+
+
+async def start_waiting(setup: AgentSetup, code: str = PAY, **options: Any) -> AgentRun:
+    setup.model.will(call("exec", {"code": code}))
+    run = await setup.start("buy it", **options)
+    await until_waiting(run)
+    return run
+
+
+async def start_holding(gateways: Gateways, **options: Any) -> AgentRun:
+    gateways.one.model.will(call("hold", {}))
+    run = await gateways.one.start("hold it", **options)
+    with anyio.fail_after(30):
+        await gateways.work.is_held.wait()
+    return run
+
+
+async def test_a_message_at_another_gateway_steers_the_running_turn(gateways: Gateways) -> None:
+    run = await start_holding(gateways)
+    steered = await gateways.other.start("faster", session_id=run.session_id, queue_mode="steer")
+    assert isinstance(steered, RemoteRun)
+    assert steered.id == run.id
+    gateways.one.model.will(say("done"))
+    gateways.work.may_end.set()
+    assert await end_of(run) == "completed"
+    assert await end_of(steered) == "completed"
+    assert steered.result is not None
+    assert (steered.result.text, steered.result.usage) == ("done", run.result and run.result.usage)
+    assert "faster" in str(gateways.one.model.requests[-1].messages)
+    assert await cluster_of(gateways.one.store).inbox.open_items() == []
+
+
+async def test_a_message_at_another_gateway_is_queued_behind_the_running_turn(
+    gateways: Gateways,
+) -> None:
+    run = await start_holding(gateways)
+    queued = await gateways.other.start("next", session_id=run.session_id, queue_mode="followup")
+    assert queued.state == "queued"
+    gateways.one.model.will(say("first"), say("second"))
+    gateways.work.may_end.set()
+    assert (await end_of(run), await end_of(queued)) == ("completed", "completed")
+    turns = await gateways.other.store.turns(run.session_id)
+    assert [turn.run_id for turn in turns] == [run.id, queued.id]
+
+
+async def test_events_at_another_gateway_are_complete_and_in_order(gateways: Gateways) -> None:
+    gateways.one.model.will(call("hold", {}), say("a long answer in many pieces"))
+    run = await gateways.one.start("hello")
+    remote = await gateways.remote(run)
+    seen: list[Any] = []
+
+    async def follow() -> None:
+        seen.extend([event async for event in remote.events.follow()])
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        gateways.work.may_end.set()
+        await end_of(run)
+    assert seen == list(run.events.events)
+    # A reader that comes later, and one that has seen some of it.
+    assert [it async for it in remote.events.follow(3)] == seen[4:]
+
+
+async def test_another_gateway_aborts_a_run(gateways: Gateways) -> None:
+    run = await start_holding(gateways)
+    remote = await gateways.remote(run)
+    with anyio.fail_after(30):
+        assert await remote.abort("enough")
+    assert (run.state, remote.state) == ("aborted", "aborted")
+    assert remote.result is not None
+    assert remote.result.error == "enough"
+    assert not await remote.abort()
+
+
+async def test_another_gateway_answers_an_approval(gateways: Gateways) -> None:
+    run = await start_waiting(gateways.one)
+    (asked,) = run.pending_approvals
+    remote = await gateways.remote(run)
+    await until_waiting(remote)
+    assert [it.id for it in remote.pending_approvals] == [asked.id]
+    gateways.one.model.will(say("paid"))
+    await gateways.other.service.answer_approval(asked.id, AllowOnce())
+    assert await end_of(remote) == "completed"
+    assert gateways.work.paid == 1
+    with pytest.raises(ApprovalError, match="was answered already"):
+        await gateways.other.service.answer_approval(asked.id, AllowOnce())
+
+
+async def test_another_gateway_delivers_the_result_of_a_client(gateways: Gateways) -> None:
+    run = await start_waiting(gateways.one, ASK, client_tools=[ClientTool(name="ask")])
+    remote = await gateways.remote(run)
+    await until_waiting(remote)
+    (pending,) = remote.pending_client_calls
+    gateways.one.model.will(say("thanks"))
+    result = ClientResult(call_id=pending.call_id, content="because")
+    await gateways.other.service.deliver(remote, [result])
+    assert await end_of(remote) == "completed"
+    assert run.result is not None
+    contents = [it.content for it in run.result.messages if isinstance(it, ToolMessage)]
+    assert json.loads(contents[0])["value"] == "because"
+    with pytest.raises(SessionError, match="is over"):
+        await gateways.other.service.deliver(remote, [result])
+
+
+async def test_another_gateway_runs_commands_at_the_owner(gateways: Gateways) -> None:
+    run = await start_holding(gateways)
+    stopped = await gateways.other.start("/stop", session_id=run.session_id)
+    assert await end_of(stopped) == "completed"
+    assert await end_of(run) == "aborted"
+
+
+async def test_a_waiting_turn_of_a_killed_gateway_continues(gateways: Gateways) -> None:
+    run = await start_waiting(gateways.one)
+    remote = await gateways.remote(run)
+    (asked,) = run.pending_approvals
+    gateways.other.model.will(say("paid"))
+    gateways.kill(gateways.one)
+    with anyio.fail_after(30):
+        await run_at(gateways.other, run.id)
+    await gateways.other.service.answer_approval(asked.id, AllowOnce())
+    assert await end_of(remote) == "completed"
+    assert gateways.work.paid == 1
+    numbers = [event.sequence for event in remote.events.events]
+    assert numbers == sorted(set(numbers))
+    assert kinds(remote).count("approval.requested") == 1
+    # The gateway that was thought to be dead drops its part when it renews its leases.
+    cluster = cluster_of(gateways.one.store)
+    assert await cluster.leases.renew() == [run.session_id]
+    gateways.one.service.drop(run.session_id)
+    with anyio.fail_after(30):
+        await run.wait()
+    assert run.is_detached
+    turn = await gateways.other.store.turn(run.id)
+    assert turn is not None
+    assert turn.status == "completed"
+
+
+async def test_queued_messages_of_a_killed_gateway_run_and_its_turn_is_interrupted(
+    gateways: Gateways,
+) -> None:
+    run = await start_holding(gateways)
+    queued = await gateways.one.start("next", session_id=run.session_id, queue_mode="followup")
+    remote = await gateways.remote(run)
+    gateways.other.model.will(say("second"))
+    gateways.kill(gateways.one)
+    assert await end_of(remote) == "interrupted"
+    assert kinds(remote)[-1] == "run.interrupted"
+    with anyio.fail_after(30):
+        again = await run_at(gateways.other, queued.id)
+    assert await end_of(again) == "completed"
+    turns = await gateways.other.store.turns(run.session_id)
+    assert [turn.status for turn in turns] == ["interrupted", "completed"]
+    # The old owner cannot store the end of its turn.
+    gateways.one.model.will(say("too late"))
+    gateways.work.may_end.set()
+    with anyio.fail_after(30):
+        await run.wait()
+    assert run.is_detached
+    turns = await gateways.other.store.turns(run.session_id)
+    assert [turn.status for turn in turns] == ["interrupted", "completed"]
+    assert "too late" not in str(await gateways.other.kept(run.session_id))
+
+
+async def test_a_stopped_gateway_hands_over_waiting_turns_and_queued_messages(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    work = Work()
+    async with open_service(postgres, tmp_path, work) as other:
+        async with open_service(postgres, tmp_path, work) as one:
+            run = await start_waiting(one)
+            queued = await one.start("next", session_id=run.session_id, queue_mode="followup")
+        other.model.will(say("paid"), say("second"))
+        with anyio.fail_after(30):
+            again = await run_at(other, run.id)
+        await until_waiting(again)
+        await other.service.answer_approval(again.pending_approvals[0].id, AllowOnce())
+        assert await end_of(again) == "completed"
+        with anyio.fail_after(30):
+            second = await run_at(other, queued.id)
+        assert await end_of(second) == "completed"
+
+
+async def test_a_session_that_nobody_serves_goes_to_whoever_gets_its_message(
+    gateways: Gateways,
+) -> None:
+    gateways.one.model.will(say("one"))
+    first = await gateways.one.turn("hello")
+    cluster = cluster_of(gateways.one.store)
+    await cluster.leases.release([first.session_id])
+    gateways.other.model.will(say("two"))
+    second = await gateways.other.turn("and now", session_id=first.session_id)
+    assert not isinstance(second, RemoteRun)
+    assert [it.run_id for it in await gateways.one.store.turns(first.session_id)] == [
+        first.id,
+        second.id,
+    ]
+
+
+async def test_a_session_of_codex_is_served_where_its_thread_is(gateways: Gateways) -> None:
+    owner = cluster_of(gateways.one.store)
+    machine, owner.machine = owner.machine, "elsewhere"
+    shared = gateways.other.service.shared
+    assert shared is not None
+    with pytest.raises(SessionError, match="has its files on the machine elsewhere"):
+        await shared.send_to_machine(_request(), "s", "elsewhere")
+    one = gateways.one.service.shared
+    assert one is not None
+    await one.announce("http://one")
+    # Announced before under the name of this machine.
+    gateways.server.sql(
+        f"UPDATE nacre_gateways SET machine = 'elsewhere' WHERE owner = '{owner.leases.owner}'"
+    )
+    await gateways.one.store.add_session(id="s", agent_id="main")
+    gateways.one.model.will(say("here"))
+    run = await shared.send_to_machine(_request(), "s", "elsewhere")
+    assert run is not None
+    assert await end_of(run) == "completed"
+    assert gateways.one.service.run(run.id) is not None
+    assert await shared.send_to_machine(_request(), "s", machine) is None
+
+
+def _request() -> TurnRequest:
+    return TurnRequest(message="hello", session_id="s")

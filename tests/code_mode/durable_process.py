@@ -24,6 +24,7 @@ from sqlalchemy.pool import Pool
 from nacre import RunContext, Runtime
 from nacre.sandbox import parse_key_ring
 from nacre.storage import CellStore, open_store
+from nacre.storage.leases import Leases
 from nacre.tools import Tool, ToolCall
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ def install_failpoint(failpoint: str) -> None:
         _install_statement_failpoint(int(failpoint.partition(":")[2]))
         return
     name, moment, count = failpoint.split(":")
-    original: Callable[..., Awaitable[Any]] = getattr(CellStore, name)
+    owner = CellStore if hasattr(CellStore, name) else Leases
+    original: Callable[..., Awaitable[Any]] = getattr(owner, name)
     calls = Counter[str]()
 
-    async def commit(self: CellStore, *arguments: Any, **options: Any) -> Any:
+    async def commit(self: CellStore | Leases, *arguments: Any, **options: Any) -> Any:
         calls[name] += 1
         is_hit = calls[name] == int(count)
         if is_hit and moment == "before":
@@ -55,7 +57,7 @@ def install_failpoint(failpoint: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    setattr(CellStore, name, commit)
+    setattr(owner, name, commit)
 
 
 def _install_statement_failpoint(count: int) -> None:

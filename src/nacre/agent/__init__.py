@@ -42,6 +42,7 @@ from nacre.agent.run import (
     tool_bytes_of,
 )
 from nacre.agent.service import AgentService, ClientResult, new_session_id
+from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
 from nacre.agent.turn_context import (
     BudgetExceededError,
@@ -119,6 +120,7 @@ __all__ = [
     "RunState",
     "ServerTools",
     "ServiceContext",
+    "SharedSessions",
     "Skill",
     "ThreadFeedback",
     "ToolBytes",

@@ -114,6 +114,11 @@ class Heartbeats:
         """Wake the agents whose time has come; returns what became of each."""
         await self._update_schedules()
         now = self._now()
+        shared = self._service.shared
+        if shared is not None and not shared.is_leader:
+            # The oldest gateway wakes the agents; this one continues from the store after it.
+            self._schedules.clear()
+            return []
         due = [name for name, it in self._schedules.items() if it.next_time <= now]
         return [await self._wake_on_time(agent_id) for agent_id in due]
 

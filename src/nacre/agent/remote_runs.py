@@ -86,6 +86,7 @@ class RunFeedWriter:
             await self._has_events.wait()
             with anyio.move_on_after(_BATCH_SECONDS):
                 await self._is_due.wait()
+            self._has_events, self._is_due = anyio.Event(), anyio.Event()
             try:
                 await self.flush()
             except StorageError as error:
@@ -95,7 +96,6 @@ class RunFeedWriter:
     async def flush(self) -> None:
         """Write what there is. Raises StorageError, and keeps the events then."""
         async with self._lock:
-            self._has_events, self._is_due = anyio.Event(), anyio.Event()
             pending, self._pending, self._count = self._pending, {}, 0
             sessions, self._sessions = [*self._sessions], {}
             batches = [self._make_batch(run_id, events) for run_id, events in pending.items()]

@@ -33,6 +33,7 @@ COMMANDS: Final = (
     Command("chat", "agent", "Chat with an agent."),
     Command("doctor", "doctor", "Check the sandbox, the configuration and the servers."),
     Command("gateway", "gateway", "Serve the agents over HTTP."),
+    Command("gateways", "gateways", "List the gateways on one database server."),
     Command("link", "gateway", "Print a link that opens the web app of a running gateway."),
     Command("mcp", "mcp", "Serve your MCP servers in code mode, and manage them."),
     Command("config", "config", "Read, change and check the configuration."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -47,6 +47,7 @@ _STATE_CHANGES: Final = frozenset(
         "run.completed",
         "run.failed",
         "run.aborted",
+        "run.interrupted",
     )
 )
 
@@ -111,16 +112,22 @@ class EventHub:
         self._last_read = -_RESUME_SECONDS
         self._change = anyio.Event()
         agents.watch_runs(self._watch_run)
+        self._remote = None if agents.shared is None else agents.shared.remote
+        if self._remote is not None:
+            self._remote.watch(self._watch_run)
         store.watch_sessions(self._add_session_change)
 
     # For readers.
 
     @contextmanager
     def log_events(self) -> Generator[None]:
-        """Log events during the block. Without readers, nothing is logged."""
+        """Log events during the block, also those of other gateways. Without readers, nothing is
+        logged."""
         self._readers += 1
+        follow = nullcontext() if self._remote is None else self._remote.follow_all()
         try:
-            yield
+            with follow:
+                yield
         finally:
             self._readers -= 1
             self._last_read = time.monotonic()

@@ -21,7 +21,7 @@ from nacre.telemetry import format_log_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from nacre.agent import AgentRun, RunEvent, RunEventKind
+    from nacre.agent import AgentRun, RunEvent, RunEventKind, SharedSessions
     from nacre.bootstrap import System
     from nacre.json_types import JsonObject, JsonValue
     from nacre.telemetry import LoopStall
@@ -207,9 +207,37 @@ class Metrics:
         self._gauge("nacre_approvals_pending", "Pending approvals.").set_function(
             lambda: len(system.approvals.pending)
         )
+        if (shared := system.agents.shared) is not None:
+            self._add_shared_gauges(shared)
         servers = self._gauge("nacre_mcp_servers", "MCP servers of all sessions.", "state")
         for state in ("idle", "starting", "ready", "failed"):
             servers.labels(state).set_function(_server_count(system, state))
+
+    def _add_shared_gauges(self, shared: SharedSessions) -> None:
+        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            (
+                "nacre_leases_held",
+                "Sessions that this gateway serves.",
+                lambda: shared.held_count,
+            ),
+            (
+                "nacre_takeovers",
+                "Sessions that this gateway has taken over since it started.",
+                lambda: shared.takeover_count,
+            ),
+            (
+                "nacre_inbox_open",
+                "Messages and answers that no gateway has read, at the last look.",
+                lambda: shared.open_items,
+            ),
+            (
+                "nacre_remote_event_lag_seconds",
+                "How long the last event of another gateway took to get here.",
+                lambda: shared.remote.lag_seconds,
+            ),
+        )
+        for name, description, value in gauges:
+            self._gauge(name, description).set_function(value)
 
     def _counter(self, name: str, description: str, *labels: str) -> Counter:
         return Counter(name, description, labels, registry=self._registry)

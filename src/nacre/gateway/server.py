@@ -216,6 +216,8 @@ class _Gateway:
             tasks.start_soon(state.heartbeats.run)
             self._is_serving = True
             url = gateway_url(self._config.gateway.host, self._listener)
+            if system.agents.shared is not None:
+                await system.agents.shared.announce(url)
             self._on_ready(
                 Served(
                     url=url,

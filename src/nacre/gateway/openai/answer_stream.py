@@ -109,7 +109,7 @@ class AnswerStream:
                 for part in self._handle_event(event):
                     yield part
                 if self._is_waiting_for_client(event):
-                    yield self._wait_for_client()
+                    yield await self._wait_for_client()
                     return
                 question = self._find_question(event)
                 if question is not None:
@@ -163,9 +163,9 @@ class AnswerStream:
         is_last = event.sequence == run.events.last_sequence
         return is_last and run.state == "waiting" and bool(run.pending_client_calls)
 
-    def _wait_for_client(self) -> ClientCalls:
+    async def _wait_for_client(self) -> ClientCalls:
         calls = self.run.pending_client_calls
-        waiting = self._waiting.add(
+        waiting = await self._waiting.add(
             self.run,
             calls[:1] if self._calls_one_at_a_time else calls,
             after=self._after,

@@ -94,7 +94,7 @@ class OpenAiApi:
 
 def create_openai_api(system: System) -> OpenAiApi:
     # Half of the allowed runs, so that clients that never return cannot block all others.
-    waiting = WaitingRuns(max_runs=lambda: system.config.gateway.max_concurrent_runs // 2)
+    waiting = WaitingRuns(system, max_runs=lambda: system.config.gateway.max_concurrent_runs // 2)
     return OpenAiApi(
         system=system, starter=RunStarter(system, waiting), log=ResponseLog(system.store)
     )
@@ -205,7 +205,8 @@ async def response(api: Api, response_id: str) -> Response:
 async def cancel(api: Api, response_id: str) -> Response:
     await api.log.response(response_id)
     run_id = run_id_of(response_id)
-    was_aborted = await api.system.agents.abort(run_id, "the response was cancelled")
+    run = await api.system.agents.find_run(run_id)
+    was_aborted = run is not None and await run.abort("the response was cancelled")
     wire = await api.log.response(response_id)
     if was_aborted:
         wire["status"] = "cancelled"

@@ -7,9 +7,9 @@ import hashlib
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from nacre.agent import TurnRequest
+from nacre.agent import ClientResult, TurnRequest
 from nacre.errors import ToolDefinitionError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.answer_stream import AnswerStream
@@ -20,9 +20,10 @@ from nacre.messages import Message, Usage, UserMessage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.agent import AgentRun, PendingClientCall
+    from nacre.agent import AgentRun, AgentService, PendingClientCall
     from nacre.bootstrap import System
     from nacre.gateway.openai.turn_input import TurnInput
+    from nacre.json_types import JsonObject
     from nacre.storage import Store, TurnRecord
 
 WAIT_SECONDS: Final = 900.0
@@ -30,6 +31,8 @@ WAIT_SECONDS: Final = 900.0
 _NONCE_BYTES: Final = 8
 _CALL_ID_BYTES: Final = 20
 _CALL_PREFIX: Final = "call_"
+# The kind of values that tell other gateways which run waits for a call.
+_CALL_KIND: Final = "openai_call"
 _MAX_LISTED: Final = 10
 # Abort before the calls expire: the run must not continue without a client.
 _MARGIN_SECONDS: Final = 1.0
@@ -65,18 +68,23 @@ class WaitingRun:
             shown.call.call_id for shown in self.calls
         )
 
-    def deliver(self, results: Mapping[str, str]) -> None:
+    async def deliver(self, results: Mapping[str, str], agents: AgentService) -> None:
         """Deliver the results of the calls. Raises SessionError if the run has ended."""
+        given: list[ClientResult] = []
         for shown in self.calls:
-            is_nested = bool(shown.call.parent_id)
             text = results[shown.id]
-            self.run.deliver(shown.call.call_id, _parse_result(text) if is_nested else text)
+            content = _parse_result(text) if shown.call.parent_id else text
+            given.append(ClientResult(call_id=shown.call.call_id, content=content))
+        await agents.deliver(self.run, given)
 
 
 class WaitingRuns:
     """Holds waiting runs for a limited time, then aborts them. A new run may replace the oldest."""
 
-    def __init__(self, *, max_runs: Callable[[], int], seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self, system: System, *, max_runs: Callable[[], int], seconds: float = WAIT_SECONDS
+    ) -> None:
+        self._system = system
         self._max_runs = max_runs
         self._seconds = seconds
         self._by_run: dict[str, WaitingRun] = {}
@@ -85,7 +93,7 @@ class WaitingRuns:
     def __len__(self) -> int:
         return len(self._by_run)
 
-    def add(
+    async def add(
         self,
         run: AgentRun,
         calls: Sequence[PendingClientCall],
@@ -93,7 +101,8 @@ class WaitingRuns:
         after: int,
         answer_number: int,
     ) -> WaitingRun:
-        """Add a run. It is aborted before its calls expire."""
+        """Add a run. It is aborted before its calls expire. Other gateways on the same database
+        find it, too."""
         while len(self._by_run) >= max(1, self._max_runs()):
             self._abort(next(iter(self._by_run.values())), _TOO_MANY_WAIT)
         shown = tuple(ClientCall(id=_new_call_id(run, call), call=call) for call in calls)
@@ -103,7 +112,43 @@ class WaitingRuns:
         waiting.timer = loop.call_later(seconds, self._abort, waiting, _EXPIRED)
         self._by_run[run.id] = waiting
         self._by_call.update((each.id, waiting) for each in shown)
+        if self._system.store.cluster is not None:
+            await self._share(waiting)
         return waiting
+
+    async def _share(self, waiting: WaitingRun) -> None:
+        value: JsonObject = {
+            "runId": waiting.run.id,
+            "calls": {shown.id: shown.call.call_id for shown in waiting.calls},
+            "after": waiting.after,
+            "answerNumber": waiting.answer_number,
+        }
+        expires = time.time() + self._seconds
+        for shown in waiting.calls:
+            await self._system.store.put_value(_CALL_KIND, shown.id, value, expires=expires)
+
+    async def find_remote(self, results: Mapping[str, str]) -> WaitingRun | None:
+        """Find the run of another gateway that waits for these results."""
+        if self._system.store.cluster is None or not results:
+            return None
+        value = await self._system.store.value(_CALL_KIND, next(iter(results)))
+        found = cast("dict[str, Any]", value or {})
+        run = await self._system.agents.find_run(found["runId"]) if found else None
+        if run is None:
+            return None
+        pending = {call.call_id: call for call in run.pending_client_calls}
+        waiting = WaitingRun(
+            run=run,
+            calls=tuple(
+                ClientCall(id=shown, call=pending[call_id])
+                for shown, call_id in found["calls"].items()
+                if call_id in pending
+            ),
+            after=found["after"],
+            answer_number=found["answerNumber"],
+        )
+        is_complete = len(waiting.calls) == len(found["calls"])
+        return waiting if is_complete and results.keys() >= found["calls"].keys() else None
 
     def find(self, results: Mapping[str, str]) -> WaitingRun | None:
         """Find the run that waits for these results; None if no run does.
@@ -273,6 +318,7 @@ class RunStarter:
         results = turn_input.conversation.results
         runs = self._system.agents.runs()
         waiting = self._waiting.find(results) or find_continued(runs, results)
+        waiting = waiting or await self._waiting.find_remote(results)
         if waiting is not None and (resumed := await self._resume(waiting, turn_input)) is not None:
             return resumed
         _check_results(turn_input)
@@ -331,7 +377,7 @@ class RunStarter:
             if said is not None and not await self._steer(run, said):
                 await run.abort(_REPLACED)
                 return None
-            waiting.deliver(turn_input.conversation.results)
+            await waiting.deliver(turn_input.conversation.results, self._system.agents)
         except BaseException:
             # No client can deliver its results any more.
             run.request_abort(_REPLACED)
@@ -386,7 +432,7 @@ class RunStarter:
 
     async def _continue_response(self, turn_input: TurnInput) -> TurnRequest:
         run_id, store = turn_input.previous_run_id, self._system.store
-        live = self._system.agents.run(run_id)
+        live = await self._system.agents.find_run(run_id)
         if live is not None and live.pending_input is not None:
             said = turn_input.conversation.last_user_message
             return turn_input.to_request(message=said, session_id=live.session_id)

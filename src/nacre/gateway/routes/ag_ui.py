@@ -44,7 +44,7 @@ from ag_ui.encoder import EventEncoder
 from fastapi import APIRouter, Query, Request, Response
 
 from nacre import messages
-from nacre.agent import AgentRun, ClientTool, RunEvent, TurnRequest
+from nacre.agent import AgentRun, ClientResult, ClientTool, RunEvent, TurnRequest
 from nacre.config import AgentConfig
 from nacre.errors import ApprovalError, SessionError
 from nacre.gateway.errors import ApiError, quote_id
@@ -101,7 +101,7 @@ async def run_ag_ui(
     if run is not None and (body.resume or _tool_results(body, run)):
         after = run.events.last_sequence
         _check_resume(run, body, request)
-        _answer(run, body, state)
+        await _answer(run, body, state)
     elif body.resume:
         raise ApiError(409, "no run of this thread waits for an answer", path="body.resume")
     else:
@@ -114,7 +114,7 @@ async def _find_waiting_run(
 ) -> AgentRun | None:
     agent = _find_agent(state, agent_id)
     session = await state.system.store.session_by_key(agent.id, _session_key(body))
-    live = [] if session is None else state.system.agents.runs(session.id)
+    live = [] if session is None else await state.system.agents.all_runs(session.id)
     return next((run for run in live if run.state == "waiting"), None)
 
 
@@ -231,12 +231,21 @@ def _check_resume(run: AgentRun, body: RunAgentInput, request: Request) -> None:
         _decide(entry)
 
 
-def _answer(run: AgentRun, body: RunAgentInput, state: GatewayState) -> None:
+async def _answer(run: AgentRun, body: RunAgentInput, state: GatewayState) -> None:
+    agents = state.system.agents
     try:
         for entry in body.resume or []:
-            state.system.approvals.answer(entry.interrupt_id, _decide(entry))
-        for message in _tool_results(body, run):
-            run.deliver(message.tool_call_id, _result_of(message), is_error=bool(message.error))
+            await agents.answer_approval(entry.interrupt_id, _decide(entry))
+        results = [
+            ClientResult(
+                call_id=message.tool_call_id,
+                content=_result_of(message),
+                is_error=bool(message.error),
+            )
+            for message in _tool_results(body, run)
+        ]
+        if results:
+            await agents.deliver(run, results)
     except ApprovalError as error:
         raise ApiError(409, str(error), path="body.resume") from None
     except SessionError as error:

@@ -148,6 +148,11 @@ async def list_approvals(
         for request in system.approvals.pending
         if session_id in (None, request.context.session_id)
     ]
+    if system.store.cluster is not None:
+        here = {it.approval_id for it in pending}
+        open_ones = await system.store.approvals(session_id=session_id, limit=limit, is_open=True)
+        # Those of other gateways, oldest first.
+        pending += [approval_info(it) for it in reversed(open_ones) if it.id not in here]
     if not is_all:
         return ApprovalsResponse(pending=tuple(pending))
     past = await system.store.approvals(session_id=session_id, limit=limit, is_closed=True)
@@ -164,12 +169,14 @@ async def answer_approval(
     queue = state.system.approvals
     answer = _decision(body)
     try:
-        queue.answer(approval_id, answer)
+        await state.system.agents.answer_approval(approval_id, answer)
     except ApprovalError as error:
-        if any(request.id == approval_id for request in queue.pending):
+        is_open = any(request.id == approval_id for request in queue.pending)
+        if is_open or str(error).startswith("the edited input"):
             # Everything but the input was checked before.
             raise ApiError(422, str(error), path="body.input") from None
-        status = 409 if queue.was_closed(approval_id) else 404
+        is_unknown = "does not exist" in str(error)
+        status = 404 if is_unknown and not queue.was_closed(approval_id) else 409
         raise ApiError(status, str(error)) from None
     return ApprovalDecisionResponse(approval_id=approval_id, answer=body.answer)
 

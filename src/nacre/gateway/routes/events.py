@@ -98,6 +98,8 @@ class _Reader:
             position = self._hub.parse_id(last_id) if last_id else None
             if position is None:
                 kind = "stream.reset" if last_id else "stream.started"
+                # The runs of other gateways, too.
+                await self._state.system.agents.all_runs()
                 position = self._hub.last_number
                 for chunk in self._start(kind):
                     yield chunk
@@ -127,7 +129,7 @@ class _Reader:
 
     def _start(self, kind: str) -> Iterator[bytes]:
         """The first event, and the events so far of the active runs of the session."""
-        live = [run for run in self._state.system.agents.runs() if not run.has_ended]
+        live = [run for run in self._state.system.agents.known_runs() if not run.has_ended]
         events = [
             HubEvent(number=0, kind=kind, time=time.time(), data=self._describe_start(live)),
             *(
@@ -220,7 +222,7 @@ def _events_so_far(run: AgentRun) -> Iterator[HubEvent]:
 
 
 def _session_state(state: GatewayState, session_id: str) -> SessionState:
-    states = {run.state for run in state.system.agents.runs(session_id)}
+    states = {run.state for run in state.system.agents.known_runs(session_id)}
     for live in ("waiting", "running", "queued"):
         if live in states:
             return live

@@ -7,7 +7,16 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field, JsonValue
 
-from nacre.agent import AgentRun, CallerRight, ClientTool, RunFinish, TurnRequest, tool_bytes_of
+from nacre.agent import (
+    AgentRun,
+    CallerRight,
+    ClientResult,
+    ClientTool,
+    RemoteRun,
+    RunFinish,
+    TurnRequest,
+    tool_bytes_of,
+)
 from nacre.config import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError, quote_id
@@ -479,14 +488,14 @@ async def list_runs(
     state: State, session_id: Annotated[str, Query(alias="sessionId")] = ""
 ) -> RunsResponse:
     """List active runs and recently ended runs."""
-    runs = state.system.agents.runs(session_id or None)
+    runs = await state.system.agents.all_runs(session_id or None)
     return RunsResponse(runs=tuple(map(live_run_response, runs)))
 
 
 @router.get("/{run_id}", summary="Get a run", responses=error_responses(404))
 async def get_run(run_id: str, state: State) -> RunResponse:
     """Get the state of a run and its result."""
-    run = state.system.agents.run(run_id)
+    run = await state.system.agents.find_run(run_id)
     if run is not None:
         return live_run_response(run)
     turn = await _stored_turn(run_id, state)
@@ -531,7 +540,7 @@ async def follow_run(
     stored trajectory is sent: it starts with `replay.started`, and its ids start with `t`.
     """
     cursor = parse_cursor(last_event_id, after)
-    run = state.system.agents.run(run_id)
+    run = await state.system.agents.find_run(run_id)
     if run is not None:
         return EventStreamResponse(live_events(run, cursor))
     turn = await _stored_turn(run_id, state)
@@ -541,7 +550,7 @@ async def follow_run(
 @router.post("/{run_id}/abort", summary="Abort a run", responses=error_responses(404, 415))
 async def abort_run(run_id: str, state: State, body: AbortRunRequest = _ABORT) -> AbortRunResponse:
     """Abort a run. Returns when it has stopped."""
-    run = state.system.agents.run(run_id)
+    run = await state.system.agents.find_run(run_id)
     if run is None:
         turn = await _stored_turn(run_id, state)
         return AbortRunResponse(run_id=turn.run_id, state=turn.status, was_aborted=False)
@@ -558,13 +567,18 @@ async def deliver_results(
     run_id: str, body: ClientResultsRequest, state: State
 ) -> ClientResultsResponse:
     """Deliver results of client tools. Either all are accepted or none."""
-    run = state.system.agents.run(run_id)
+    run = await state.system.agents.find_run(run_id)
     if run is None:
         turn = await _stored_turn(run_id, state)
         raise ApiError(409, f"the run {turn.run_id} has ended ({turn.status})", code="ended")
     _check_pending(run, body)
-    for result in body.results:
-        run.deliver(result.call_id, result.content, result.is_error)
+    await state.system.agents.deliver(
+        run,
+        [
+            ClientResult(call_id=it.call_id, content=it.content, is_error=it.is_error)
+            for it in body.results
+        ],
+    )
     return ClientResultsResponse(
         run_id=run.id, state=run.state, pending_client_calls=client_call_infos(run)
     )
@@ -579,6 +593,9 @@ def _check_pending(run: AgentRun, body: ClientResultsRequest) -> None:
         path = f"body.results[{index}].callId"
         if any(earlier.call_id == result.call_id for earlier in body.results[:index]):
             raise ApiError(400, f"{quote_id(result.call_id)} is given twice", path=path)
+        if isinstance(run, RemoteRun):
+            # Its gateway knows more, and says what is wrong.
+            return
         try:
             # The call is not pending; the run raises the reason.
             run.deliver(result.call_id, None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from nacre.agent import AgentRun, ClientResult, ClientTool, RemoteRun, TurnRequest
@@ -77,6 +78,13 @@ class Gateways:
             found = await self.other.service.find_run(run.id)
         assert isinstance(found, RemoteRun)
         return found
+
+    async def until_stored(self) -> None:
+        """Wait until another process could continue the turn that waits."""
+        query = "SELECT count(*) FROM nacre_turn_states"
+        with anyio.fail_after(30):
+            while await anyio.to_thread.run_sync(self.server.sql, query) != "1":
+                pass
 
     def kill(self, setup: AgentSetup) -> None:
         """End the connection with the lock of a service, and keep it from getting it back."""
@@ -264,6 +272,7 @@ async def test_a_waiting_turn_of_a_killed_gateway_continues(gateways: Gateways) 
     remote = await gateways.remote(run)
     (asked,) = run.pending_approvals
     gateways.other.model.will(say("paid"))
+    await gateways.until_stored()
     gateways.kill(gateways.one)
     with anyio.fail_after(30):
         await run_at(gateways.other, run.id)

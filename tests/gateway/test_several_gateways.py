@@ -48,7 +48,7 @@ async def wait_at(world: World, run_id: str) -> dict[str, Any]:
     return await world.get(f"/api/runs/{run_id}")
 
 
-async def start_waiting(world: World, **more: object) -> dict[str, Any]:
+async def start_waiting(world: World, **more: Any) -> dict[str, Any]:
     started = await world.start(clientTools=[LOOK_UP], **more)
     await wait_at(world, started["runId"])
     shared = world.system.agents.shared

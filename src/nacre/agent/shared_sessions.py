@@ -200,7 +200,16 @@ class SharedSessions:
         if accepted.lease.owner == leases.owner:
             self._drop_if_replaced(session_id, before, accepted.lease.epoch)
             return Placed(run_id=run_id, items=(accepted.number,))
-        return await self._wait_for_run(session_id, accepted.number)
+        return await self._wait_for_run(
+            accepted.number,
+            LiveRunRecord(
+                run_id=run_id,
+                session_id=session_id,
+                owner="",
+                state="queued",
+                data=_describe_run(session.agent.id, session.session_key),
+            ),
+        )
 
     async def forward(self, request: TurnRequest, session_id: str) -> AgentRun | None:
         """Send a message to the owner of its session; None if that is nobody, or this process."""
@@ -213,7 +222,16 @@ class SharedSessions:
         accepted = await self._cluster.inbox.add(
             session_id, "message", request_to_json(request), run_id=key, key=key
         )
-        return None if accepted is None else await self._wait_for_run(session_id, accepted.number)
+        if accepted is None:
+            return None
+        record = LiveRunRecord(
+            run_id=key,
+            session_id=session_id,
+            owner="",
+            state="queued",
+            data=_describe_run(request.agent_id, request.session_key),
+        )
+        return await self._wait_for_run(accepted.number, record)
 
     async def send_to_machine(
         self, request: TurnRequest, session_id: str, machine: str
@@ -263,21 +281,24 @@ class SharedSessions:
             # Somebody else has served the session meanwhile.
             self._server.drop(session_id)
 
-    async def _wait_for_run(self, session_id: str, number: int) -> AgentRun:
-        result = cast("dict[str, Any]", await self._wait_for_result(session_id, number))
-        run_id = result["runId"]
-        local = self._runs.get(run_id)
+    async def _wait_for_run(self, number: int, expected: LiveRunRecord) -> AgentRun:
+        """Wait until the owner has taken a message. `expected` is its run if a new turn takes it:
+        the item may be gone when that turn has begun."""
+        result = cast("dict[str, Any]", await self._wait_for_result(expected.session_id, number))
+        record = expected
+        if result:
+            record = LiveRunRecord(
+                run_id=result["runId"],
+                session_id=result["sessionId"],
+                owner="",
+                state=result["state"],
+                data=result["data"],
+            )
+        local = self._runs.get(record.run_id)
         if local is not None:
             return local
-        record = LiveRunRecord(
-            run_id=run_id,
-            session_id=result["sessionId"],
-            owner="",
-            state=result["state"],
-            data=result["data"],
-        )
         run = self.remote.add(record)
-        self.remote.note_events([run_id])
+        self.remote.note_events([run.id])
         return run
 
     # Requests to other processes.
@@ -414,8 +435,7 @@ class SharedSessions:
                 "sessionId": run.session_id,
                 "state": run.state,
                 "data": {
-                    "agentId": run.agent_id,
-                    "sessionKey": run.session_key,
+                    **_describe_run(run.agent_id, run.session_key),
                     "isStored": run.is_stored,
                     "command": run.command,
                 },
@@ -547,6 +567,10 @@ class SharedSessions:
         # The run of a message that steered it, or that it was to begin, may be over.
         is_over = item.run_id in continued or await self._store.turn(item.run_id) is not None
         await self._handle_message(item, run_id=new_run_id() if is_over else item.run_id)
+
+
+def _describe_run(agent_id: str, session_key: str) -> JsonObject:
+    return {"agentId": agent_id, "sessionKey": session_key, "isStored": True, "command": ""}
 
 
 def _check_result(result: JsonObject) -> JsonObject:

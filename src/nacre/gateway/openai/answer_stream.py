@@ -165,13 +165,14 @@ class AnswerStream:
 
     async def _wait_for_client(self) -> ClientCalls:
         calls = self.run.pending_client_calls
-        waiting = await self._waiting.add(
+        waiting = self._waiting.add(
             self.run,
             calls[:1] if self._calls_one_at_a_time else calls,
             after=self._after,
             answer_number=self.number,
         )
         self._is_over = True
+        await self._waiting.share(waiting)
         return ClientCalls(calls=waiting.calls)
 
     def _check_gap(self, event: RunEvent) -> None:

@@ -94,7 +94,9 @@ class OpenAiApi:
 
 def create_openai_api(system: System) -> OpenAiApi:
     # Half of the allowed runs, so that clients that never return cannot block all others.
-    waiting = WaitingRuns(system, max_runs=lambda: system.config.gateway.max_concurrent_runs // 2)
+    waiting = WaitingRuns(
+        max_runs=lambda: system.config.gateway.max_concurrent_runs // 2, system=system
+    )
     return OpenAiApi(
         system=system, starter=RunStarter(system, waiting), log=ResponseLog(system.store)
     )

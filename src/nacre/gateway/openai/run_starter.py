@@ -82,9 +82,15 @@ class WaitingRuns:
     """Holds waiting runs for a limited time, then aborts them. A new run may replace the oldest."""
 
     def __init__(
-        self, system: System, *, max_runs: Callable[[], int], seconds: float = WAIT_SECONDS
+        self,
+        *,
+        max_runs: Callable[[], int],
+        seconds: float = WAIT_SECONDS,
+        system: System | None = None,
     ) -> None:
-        self._system = system
+        """With a `system` on a database server, other gateways find the runs, too."""
+        is_shared = system is not None and system.store.cluster is not None
+        self._system = system if is_shared else None
         self._max_runs = max_runs
         self._seconds = seconds
         self._by_run: dict[str, WaitingRun] = {}
@@ -93,7 +99,7 @@ class WaitingRuns:
     def __len__(self) -> int:
         return len(self._by_run)
 
-    async def add(
+    def add(
         self,
         run: AgentRun,
         calls: Sequence[PendingClientCall],
@@ -101,8 +107,7 @@ class WaitingRuns:
         after: int,
         answer_number: int,
     ) -> WaitingRun:
-        """Add a run. It is aborted before its calls expire. Other gateways on the same database
-        find it, too."""
+        """Add a run. It is aborted before its calls expire."""
         while len(self._by_run) >= max(1, self._max_runs()):
             self._abort(next(iter(self._by_run.values())), _TOO_MANY_WAIT)
         shown = tuple(ClientCall(id=_new_call_id(run, call), call=call) for call in calls)
@@ -112,11 +117,12 @@ class WaitingRuns:
         waiting.timer = loop.call_later(seconds, self._abort, waiting, _EXPIRED)
         self._by_run[run.id] = waiting
         self._by_call.update((each.id, waiting) for each in shown)
-        if self._system.store.cluster is not None:
-            await self._share(waiting)
         return waiting
 
-    async def _share(self, waiting: WaitingRun) -> None:
+    async def share(self, waiting: WaitingRun) -> None:
+        """Let other gateways find the run. Raises StorageError."""
+        if self._system is None:
+            return
         value: JsonObject = {
             "runId": waiting.run.id,
             "calls": {shown.id: shown.call.call_id for shown in waiting.calls},
@@ -129,7 +135,7 @@ class WaitingRuns:
 
     async def find_remote(self, results: Mapping[str, str]) -> WaitingRun | None:
         """Find the run of another gateway that waits for these results."""
-        if self._system.store.cluster is None or not results:
+        if self._system is None or not results:
             return None
         value = await self._system.store.value(_CALL_KIND, next(iter(results)))
         found = cast("dict[str, Any]", value or {})

@@ -123,6 +123,9 @@ class WaitingRuns:
         """Let other gateways find the run. Raises StorageError."""
         if self._system is None:
             return
+        if self._system.agents.shared is not None:
+            # The client may send its results at once, to another gateway.
+            await self._system.agents.shared.flush()
         value: JsonObject = {
             "runId": waiting.run.id,
             "calls": {shown.id: shown.call.call_id for shown in waiting.calls},

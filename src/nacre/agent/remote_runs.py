@@ -214,6 +214,12 @@ class RemoteRun(AgentRun):
     def deliver(self, call_id: str, content: JsonValue, is_error: bool = False) -> None:
         raise RuntimeError("the results for a run of another gateway are sent to it")
 
+    def note_delivered(self, call_ids: Iterable[str]) -> None:
+        """Its gateway has taken the results of these calls; the events that say so are on their
+        way."""
+        for call_id in call_ids:
+            self._calls.pop(call_id, None)
+
     # What is read.
 
     def apply(self, event: RunEvent) -> None:

@@ -355,6 +355,7 @@ class AgentService:
                 for it in results
             ]
             await self.shared.send(run, "client_results", {"results": given})
+            run.note_delivered([it.call_id for it in results])
             return
         for result in results:
             run.deliver(result.call_id, result.content, result.is_error)

@@ -11,6 +11,7 @@
     + SnapshotError                a snapshot was rejected before it was used
     + WorkerProtocolError          a worker sent an invalid message
     + WorkerDiedError              a worker process ended, with the cells in it
+      - NodeLostError              a worker was lost with its node
     + HostRequestError             raised by a handler to reject the guest's promise
     + CellStateError               the state of a cell does not allow the operation
   x ToolError                      a tool call failed; carries the reason as plain data

@@ -114,7 +114,7 @@ class WorkerPool:
 
         Workers beyond it are stopped when they are idle.
         """
-        self.size = size
+        self.size = self._wanted = size
         if self._workers or self._starting or self._waiters:
             self.warm()
 
@@ -128,7 +128,7 @@ class WorkerPool:
         return worker in self._leases
 
     def warm(self) -> None:
-        """Start one worker, or as many as were needed so far, without waiting for them."""
+        """Start one worker, or as many as were needed or asked for so far; does not wait."""
         for _ in range(self._wanted - len(self._workers) - self._starting):
             self._start_worker()
 

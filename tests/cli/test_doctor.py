@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import nacre
 from nacre.cli.main import main
 from nacre.config import default_cache_directory
+from nacre.gateway.web import ASSETS, find_missing_files
 from nacre.sandbox.hardening import HardeningReport, Measure
 from nacre.sandbox.pool import Launcher
 from nacre.sandbox.sandbox import Sandbox, SandboxReport
@@ -31,7 +33,7 @@ def test_sound_sandbox_is_ok(tmp_path: Path) -> None:
     assert names == [
         "nacre", "python", "platform", "wasmtime", "module cache", "engine", "compiled module",
         "worker", "hardening", "javascript cell", "typescript cell", "configuration", "database",
-        "disk", "ok: programs run with all protections.",
+        "disk", "web app", "ok: programs run with all protections.",
     ]  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -190,6 +192,23 @@ def test_the_configuration_and_all_that_it_names_is_checked(compiled: Surroundin
     assert "no-such-command" in checks["server broken"][1]
     assert checks["server off"] == ("ok", "disabled")
     assert "sesame" not in out
+
+
+def test_missing_files_of_the_web_app_are_a_warning(
+    compiled: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ASSETS, tmp_path / "assets")
+    manifest = json.loads((tmp_path / "assets" / "manifest.json").read_text("utf-8"))
+    lost = next(iter(manifest["files"]))
+    (tmp_path / "assets" / lost).unlink()
+
+    damaged = partial(find_missing_files, tmp_path / "assets")
+    monkeypatch.setattr("nacre.gateway.web.find_missing_files", damaged)
+    status, out, _ = compiled.nacre("doctor", "--json")
+
+    assert (status, json.loads(out)["status"]) == (0, "degraded")
+    assert checks_in(out)["web app"][0] == "warning"
+    assert f"1 file missing, such as {lost}" in checks_in(out)["web app"][1]
 
 
 def test_problems_outside_the_sandbox_are_not_blamed_on_it(compiled: Surroundings) -> None:

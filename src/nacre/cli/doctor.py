@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -154,7 +155,7 @@ def examine_all(config: str | None) -> SandboxHealth | ExitStatus:
     system = _examine_config(config, health)
     run_async(lambda: examine_sandbox(health))
     health.checks += [*_check_keys(system), *_check_codex(system)]
-    health.checks += [_check_database(system), _check_disk(system)]
+    health.checks += [_check_database(system), _check_disk(system), _check_web_app()]
     surveys = _survey_servers(config)
     if isinstance(surveys, ExitStatus):
         return surveys
@@ -490,6 +491,20 @@ def _check_disk(config: SystemConfig) -> Check:
 def _free_bytes(folder: Path) -> int:
     existing = next(it for it in (folder, *folder.parents) if it.is_dir())
     return shutil.disk_usage(existing).free
+
+
+def _check_web_app() -> Check:
+    if find_spec("starlette") is None:
+        detail = "not installed; run: pip install 'nacre-ai[gateway]'"
+        return Check(name="web app", detail=detail)
+    from nacre.gateway.web import find_missing_files
+
+    missing = find_missing_files()
+    if not missing:
+        return Check(name="web app", detail="complete; `nacre gateway` serves it")
+    detail = f"not complete: {count_text(len(missing), 'file')} missing, such as {missing[0]}"
+    advice = "install the wheel again, or run `make install` in a source folder"
+    return Check(name="web app", detail=detail, status="warning", advice=advice)
 
 
 def _survey_servers(config: str | None) -> list[ServerSurvey] | ExitStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ ASSETS: Final = Path(__file__).parent / "assets"
 """Made by `hatch_build.py`."""
 
 _INDEX: Final = "index.html"
+_MANIFEST: Final = "manifest.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -116,6 +118,16 @@ def web_routes(assets: Path) -> list[BaseRoute]:
         Route(f"{APP_PATH}/assets/{{name:path}}", get_file),
         Route(f"{APP_PATH}/{{path:path}}", get_page),
     ]
+
+
+def find_missing_files(assets: Path = ASSETS) -> list[str]:
+    """The files that the web app lacks; all are there after a build. Blocks."""
+    try:
+        manifest = json.loads((assets / _MANIFEST).read_bytes())
+        names = [_INDEX, *manifest["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [_MANIFEST]
+    return [name for name in names if not (assets / name).is_file()]
 
 
 def is_app_path(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,29 @@ async def test_a_link_in_the_workspace_does_not_lead_an_upload_elsewhere(tmp_pat
         run = await world.finished(attachments=[other["mediaId"]])
         session = await world.get(f"/api/sessions/{run['sessionId']}")
     assert "could not be put into the workspace" in session["messages"][0]["text"]
+    assert list(outside.iterdir()) == []
+
+
+async def test_a_folder_that_becomes_a_link_does_not_lead_an_upload_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, uploads = tmp_path / "outside", tmp_path / "uploads"
+    outside.mkdir()
+    uploads.mkdir()
+    open_file = os.open
+
+    def swap_and_open(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        # At the last moment before the file is made, as a command of the agent could do it.
+        if flags & os.O_CREAT and not uploads.is_symlink():
+            uploads.rename(tmp_path / "moved")
+            uploads.symlink_to(outside)
+        return open_file(path, flags, *more, **named)
+
+    async with open_gateway(tmp_path, [Say("seen")]) as world:
+        other = await upload(world, b"\x00", "x.bin")
+        monkeypatch.setattr(os, "open", swap_and_open)
+        await world.finished(attachments=[other["mediaId"]])
+    assert uploads.is_symlink()
     assert list(outside.iterdir()) == []
 
 

@@ -24,6 +24,7 @@ from nacre.gateway.routing import (
 )
 from nacre.messages import ImagePart, TextPart
 from nacre.storage import MediaRecord
+from nacre.tools import FileProblem, Workspace, write_file
 
 
 class UploadResponse(ResponseModel):
@@ -39,6 +40,7 @@ class UploadResponse(ResponseModel):
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _MAX_TEXT_BYTES: Final = 128 * 1024
 _FOLDER: Final = "uploads"
+_FILE_MODE: Final = 0o600
 _MAX_NAME_BYTES: Final = 200
 _MAX_ENDING_BYTES: Final = 20
 
@@ -129,27 +131,22 @@ async def _part(record: MediaRecord, data: bytes, workspace: Path) -> TextPart |
     facts = f"{record.name} ({record.type}, {record.size} bytes)"
     try:
         path = await anyio.to_thread.run_sync(_put_into_workspace, record, data, workspace)
-    except OSError as error:
+    except FileProblem as problem:
         # The model at least knows of it.
-        reason = error.strerror or str(error)
         return TextPart(
-            text=f"The user attached {facts}. It could not be put into the workspace: {reason}."
+            text=f"The user attached {facts}. It could not be put into the workspace: {problem}."
         )
     return TextPart(text=f"The user attached {facts}. It is in the workspace: {path}")
 
 
 def _put_into_workspace(record: MediaRecord, data: bytes, workspace: Path) -> str:
-    """Write the file and return its path in the workspace. Blocks. Raises OSError."""
-    folder = workspace / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    if not folder.resolve().is_relative_to(workspace.resolve()):
-        # The agent may have made a link.
-        raise OSError(f"{_FOLDER} leads out of the workspace")
+    """Write the file and return its path in the workspace. Blocks. Raises FileProblem."""
     name = f"{record.id[-8:]}-{_shorten(record.name)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    with open(os.open(folder / name, flags, 0o600), "wb") as file:
-        file.write(data)
-    return f"{_FOLDER}/{name}"
+    # As for a file of the agent, whose commands may replace directories by links at any time.
+    location = Workspace(workspace).locate(f"{_FOLDER}/{name}", create_parents=True)
+    with location as target:
+        write_file(target, data, mode=_FILE_MODE)
+        return target.path
 
 
 def _shorten(name: str) -> str:

@@ -154,16 +154,23 @@ def write_lock(target: ResolvedPath) -> Generator[None]:
         yield
 
 
-def write_file(target: ResolvedPath, data: bytes, *, expected: FileVersion | None = None) -> bool:
+def write_file(
+    target: ResolvedPath,
+    data: bytes,
+    *,
+    expected: FileVersion | None = None,
+    mode: int = _MODE_OF_NEW_FILE,
+) -> bool:
     """Write a file atomically, and return whether it is new; raises FileProblem.
 
-    With `expected`, it is written only if it still has that version.
+    With `expected`, it is written only if it still has that version. `mode` is that of a new file.
     """
     before = target.status()
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise FileProblem(f"{target.path} is {describe_kind(before.st_mode)}, not a file")
     # Without set-user-id and set-group-id: new content must not run with rights of the old one.
-    mode = _MODE_OF_NEW_FILE if before is None else before.st_mode & _PERMISSIONS
+    if before is not None:
+        mode = before.st_mode & _PERMISSIONS
     temporary = f".{os.urandom(8).hex()}.nacre"
     with convert_os_errors(target.path):
         descriptor = os.open(temporary, _CREATE, mode, dir_fd=target.folder)

@@ -132,6 +132,39 @@ async def test_invalid_payloads_and_failing_handlers_block_the_call() -> None:
         assert "cannot be reached" in await run_command(command, b'"' + b"x" * (5 << 20) + b'"')
 
 
+_FORGED_SERVER = """
+import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+print(flush=True)
+while True:
+    connection, _ = server.accept()
+    # An empty answer lets Codex make the call.
+    connection.sendall(b"00000000")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peer of a socket is known on Linux only")
+@requirement("codex:native-hooks-fail-closed")
+async def test_another_process_cannot_answer_at_the_place_of_the_socket() -> None:
+    async def deny(_event: RelayEvent, _payload: JsonObject) -> JsonObject | None:
+        return deny_tool_use("never")
+
+    async with open_hook_relay() as relay:
+        before = command_of(register(relay, RecordingHandler(deny)), "PreToolUse")
+        assert "never" in await run_command(before)
+        # A command of the model that may write to the directory of temporary files.
+        await anyio.Path(relay.socket_path).unlink()
+        server = [sys.executable, "-I", "-S", "-c", _FORGED_SERVER, relay.socket_path]
+        async with await anyio.open_process(server, stderr=None) as forged:
+            assert forged.stdout
+            await forged.stdout.receive()
+            answer = await run_command(before)
+            forged.kill()
+        assert "cannot be reached" in answer
+
+
 async def test_an_answer_may_take_longer_than_the_relay_may_be_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

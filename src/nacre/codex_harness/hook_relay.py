@@ -2,7 +2,8 @@
 
 Codex runs a command for each hook (`relay_command.py`). The command connects to the socket of this
 process and names the registration of a session, which answers. Only processes of this user can
-connect. An answer is only for the process that asks, so that a forged event permits nothing.
+connect. An answer is only for the process that asks, so that a forged event permits nothing. The
+command takes answers only from this process, so that a forged socket permits nothing either.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ class RelayRegistration:
         need = "required" if must_answer else "optional"
         address = f"{self.relay_id} {self.generation} {need} {event}"
         timeout = f"{self.config.answer_timeout_seconds:g}"
-        arguments = [python, "-I", "-S", script, self.socket_path, address, timeout, fallback]
+        server = [self.socket_path, str(os.getpid())]
+        arguments = [python, "-I", "-S", script, *server, address, timeout, fallback]
         return (
             f"test -x {shlex.quote(python)} && test -r {shlex.quote(script)} && "
             f"{shlex.join(arguments)} || printf %s {shlex.quote(fallback)}"

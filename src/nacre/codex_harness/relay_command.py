@@ -3,7 +3,10 @@
 Codex starts it for every call of a native tool, so it imports nothing but built-in modules and runs
 with `python -I -S`. It fails closed: whatever goes wrong, it prints the answer that it was given.
 
-    relay_command.py SOCKET ADDRESS TIMEOUT FALLBACK
+    relay_command.py SOCKET PID ADDRESS TIMEOUT FALLBACK
+
+PID is the process that has to listen at SOCKET: commands of the model may be able to put another
+socket into its place.
 
 A frame is its length in eight hexadecimal digits, and that many bytes. The request is ADDRESS, a
 line feed and the payload. Line feeds before the response mean that Nacre is still working on it.
@@ -30,15 +33,19 @@ def _read_payload() -> bytes:
     return b"".join(pieces)
 
 
-def _ask(path: str, request: bytes, timeout_seconds: float) -> bytes:
+def _ask(path: str, listener: int, request: bytes, timeout_seconds: float) -> bytes:
     # Not `socket`, whose imports take longer than everything else here.
-    from _socket import AF_UNIX, socket
+    import _socket
 
     # Before Nacre knows of the call, because the shell may end at any time after that.
     shell = getppid()
-    connection = socket(AF_UNIX)
+    connection = _socket.socket(_socket.AF_UNIX)
     connection.settimeout(timeout_seconds)
     connection.connect(path)
+    if sys.platform == "linux":
+        peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        if int.from_bytes(peer[:4], sys.byteorder) != listener:
+            raise PermissionError(path)
     connection.sendall(b"%08x" % len(request) + request)
     received = b""
     while True:
@@ -51,10 +58,11 @@ def _ask(path: str, request: bytes, timeout_seconds: float) -> bytes:
 
 
 def _main() -> None:
-    path, address, timeout, fallback = sys.argv[1:]
+    path, listener, address, timeout, fallback = sys.argv[1:]
     try:
         payload = _read_payload()
-        answer = _ask(path, address.encode() + b"\n" + payload, float(timeout))
+        request = address.encode() + b"\n" + payload
+        answer = _ask(path, int(listener), request, float(timeout))
     except Exception:
         answer = fallback.encode()
     while answer:

@@ -513,3 +513,23 @@ async def test_every_other_elicitation_is_declined_unasked(
     async with open_service(harness=harness) as setup:
         results, prompts, _ = await harness.send(setup, (ELICITATION, params), items=[PAY_ITEM])
     assert (results, prompts) == ([{"action": "decline"}], [])
+
+
+@requirement("codex:mcp-elicitations")
+async def test_two_calls_with_the_same_arguments_are_told_apart_by_their_tools(
+    open_service: OpenAgent,
+) -> None:
+    refund: JsonObject = {**PAY_ITEM, "id": "call_2", "tool": "refund"}
+    harness = ApprovalTurns()
+    async with open_service(harness=harness) as setup:
+        # The call that began last is not the one that is asked about.
+        results, prompts, _ = await harness.send(
+            setup, (ELICITATION, elicitation()), answers=["allow-once"], items=[PAY_ITEM, refund]
+        )
+        assert [(it.tool_id, it.input["tool"]) for it in prompts] == [("mcp:bank:pay", "pay")]
+        assert results[0]["action"] == "accept"
+        # A text that names neither or both of them.
+        for text in ("Approve the call?", 'Run "pay" or "refund"?'):
+            unclear = (ELICITATION, elicitation(message=text))
+            results, prompts, _ = await harness.send(setup, unclear, items=[PAY_ITEM, refund])
+            assert (results, prompts) == ([{"action": "decline"}], [])

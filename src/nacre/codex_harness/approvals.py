@@ -16,6 +16,7 @@ from nacre.codex_harness.elicitations import accept_elicitation, can_answer, is_
 from nacre.codex_harness.native_tools import NO_REWRITE, NativeCall, parse_native_call
 from nacre.errors import ToolDefinitionError, ToolInputError
 from nacre.hooks import BeforeToolCall
+from nacre.json_types import get_text
 from nacre.tools import Refused
 
 if TYPE_CHECKING:
@@ -211,11 +212,27 @@ class ApprovalBridge:
         )
 
     def _find_mcp_call(self, server: str, given: JsonObject, params: JsonObject) -> tuple[str, str]:
-        """The id and the tool of the call that an elicitation is about."""
-        for (thread_id, call_id), item in reversed(self._items.items()):
-            is_same = item.get("server") == server and (item.get("arguments") or {}) == given
-            if is_same and thread_id == params.get("threadId"):
-                return call_id, str(item.get("tool"))
+        """The id and the tool of the call that an elicitation is about; no tool if it is not sure.
+
+        An elicitation has no id of its call.
+        """
+        found = {
+            call_id: str(item.get("tool"))
+            for (thread_id, call_id), item in self._items.items()
+            if thread_id == params.get("threadId")
+            and item.get("server") == server
+            and (item.get("arguments") or {}) == given
+        }
+        tools = set(found.values())
+        if len(tools) > 1:
+            # Calls with the same arguments run at the same time; the text names the tool.
+            text = get_text(params, "message")
+            tools = {tool for tool in tools if f'"{tool}"' in text}
+        if found and len(tools) != 1:
+            return f"elicitation_{server}", ""
+        for call_id, tool in reversed(found.items()):
+            if tool in tools:
+                return call_id, tool
         name = _meta(params).get("tool_name")
         return f"elicitation_{server}", name if isinstance(name, str) else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ import anyio
 import pytest
 from sqlalchemy import update
 
-from nacre.agent import AgentRun, ClientTool
+from nacre.agent import AgentRun, ClientTool, turn_state
 from nacre.errors import StorageError
 from nacre.messages import AssistantMessage, ToolMessage, UserMessage
 from nacre.sandbox import KeyRing, new_key
@@ -146,6 +147,20 @@ async def test_a_turn_continues_with_the_answer_to_its_approval(
         assert turn.usage.output_tokens == 20
         assert await setup.store.cells.of_run(run.id) == []
         assert len(await setup.kept(run.session_id)) == 4
+
+
+@pytest.mark.timeout(60)  # The closing of a service is shielded.
+async def test_a_stop_waits_only_until_the_cells_are_stored(
+    url: str, tmp_path: Path, payments: Payments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_state, "_DETACH_SECONDS", math.inf)
+    async with open_process(url, tmp_path, payments) as setup:
+        setup.model.will(
+            calls(("call_1", "exec", {"code": PAY}), ("call_2", "exec", {"code": PAY}))
+        )
+        run = await setup.start()
+        await wait_until_waiting(run)
+    assert run.is_detached
 
 
 async def test_the_approval_stays_open_with_its_id(

@@ -123,6 +123,8 @@ class DurableTurn:
     def describe(self, cell_id: str = "") -> TurnState | None:
         """The turn as it is now, to be stored together with this cell; None if that is not
         necessary."""
+        # `detach` may wait for this cell.
+        self._wake_detach()
         if self._opened is None or not (self._is_stored or self._can_continue(cell_id)):
             return None
         data = _describe_turn(self._opened[0], results=self._results, begun=self._begun)
@@ -159,6 +161,9 @@ class DurableTurn:
     def note_change(self) -> None:
         """Something has changed; `watch` stores it if that is necessary."""
         self._change.set()
+        self._wake_detach()
+
+    def _wake_detach(self) -> None:
         looked, self._looked = self._looked, anyio.Event()
         looked.set()
 
@@ -189,9 +194,13 @@ class DurableTurn:
         try:
             with anyio.move_on_after(_DETACH_SECONDS):
                 # A cell that waits is stored within a moment.
-                while self._run.state == "waiting" and not self._can_continue():
-                    await self._looked.wait()
+                while True:
+                    # Taken first: another cell may begin to be stored while one is awaited.
+                    looked = self._looked
                     await surface.settle()
+                    if self._run.state != "waiting" or self._can_continue():
+                        break
+                    await looked.wait()
             if self._can_continue():
                 self._opened[0].queue.pass_to_running()
                 await self._put()

@@ -106,6 +106,11 @@ async def test_a_change_is_passed_on_with_what_was_before(watched: Watched) -> N
         ('{gateway: {host: "::1"}}', "gateway.host"),
         ('{sandbox: {require: ["landlock"]}}', "sandbox.require"),
         ('{storage: {url: "sqlite:///:memory:"}}', "storage.url"),
+        ("{tools: {codeMode: {durable: true}}}", "tools.codeMode.durable"),
+        (
+            "{agents: {list: [{id: 'a', tools: {codeMode: {durable: true}}}]}}",
+            "tools.codeMode.durable",
+        ),
     ],
 )
 async def test_settings_that_need_a_restart_are_named(
@@ -114,6 +119,14 @@ async def test_settings_that_need_a_restart_are_named(
     watched.write(text)
     await watched.look_twice()
     assert [change.needs_restart for change in watched.changes] == [(setting,)]
+
+
+async def test_only_turning_durable_cells_on_needs_a_restart(watched: Watched) -> None:
+    for text in ("{tools: {codeMode: {durable: true}}}", "{tools: {codeMode: {durable: false}}}"):
+        watched.write(text)
+        await watched.look_twice()
+    restarts = [change.needs_restart for change in watched.changes]
+    assert restarts == [("tools.codeMode.durable",), ()]
 
 
 async def test_it_is_passed_on_once(watched: Watched) -> None:

@@ -416,11 +416,6 @@ def _has_programs(config: SystemConfig) -> bool:
     )
 
 
-def _is_durable(config: SystemConfig) -> bool:
-    """Whether cells are stored. A changed configuration needs a restart for that."""
-    return any(agent.tools.code_mode.durable for agent in config.agents.by_id.values())
-
-
 async def _make_runtime(
     config: SystemConfig,
     store: Store,
@@ -508,7 +503,7 @@ async def open_system(
         logs = stack.enter_context(keep_recent_logs())
         store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
-        is_durable = continues_turns and _is_durable(config)
+        is_durable = continues_turns and config.is_durable
         runtime = await _make_runtime(
             config,
             store,

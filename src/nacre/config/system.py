@@ -77,6 +77,11 @@ class SystemConfig:
     gateway: GatewayConfig
     storage: StorageConfig
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether cells of an agent are stored."""
+        return any(agent.tools.code_mode.durable for agent in self.agents.by_id.values())
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemReading:

@@ -63,7 +63,8 @@ class CodeModeSection(ContractSection):
     name_index_bytes: Whole = _limit_field(CODE_MODE_LIMITS["name_index_bytes"])
     durable: bool = Field(
         default=False,
-        description="Whether suspended cells are stored in the database and survive a restart.",
+        description="Whether suspended cells are stored in the database and survive a restart. "
+        "Turning it on needs a restart.",
     )
 
 

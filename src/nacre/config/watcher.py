@@ -61,6 +61,8 @@ class ConfigChange:
             "sandbox.require": (self.old.required_protections, self.new.required_protections),
             "sandbox.snapshotKeys": (self.old.snapshot_keys, self.new.snapshot_keys),
             "storage.url": (self.old.storage.url, self.new.storage.url),
+            # Turning it off has an effect on the next turns.
+            "tools.codeMode.durable": (False, self.new.is_durable and not self.old.is_durable),
         }
         return tuple(path for path, (old, new) in settings.items() if old != new)
 

@@ -344,15 +344,18 @@ def test_validate_says_that_a_file_is_valid(written: Surroundings) -> None:
 
 def test_validate_names_the_surface_of_each_agent(surroundings: Surroundings) -> None:
     surroundings.config.write_text(
-        "{agents: {a: {}, b: {tools: {codeMode: true}}, c: {}}}", encoding="utf-8"
+        "{agents: {a: {}, b: {tools: {codeMode: true}}, c: {}, d: {model: 'openai/gpt-5.5'}},"
+        " plugins: {entries: {codex: {enabled: true}}}}",
+        encoding="utf-8",
     )
     _, _, err = surroundings.nacre("config", "validate", "--config", str(surroundings.config))
-    surfaces = err.splitlines()[:2]
+    surfaces = err.splitlines()[:3]
     assert surfaces[0].startswith("surface of b: code mode: ")
-    assert surfaces[1].startswith("surface of a, c: direct: ")
-    assert f"nacre config set --config {surroundings.config} tools.codeMode" in surfaces[1]
+    assert surfaces[1].startswith("surface of d: Codex: ")
+    assert surfaces[2].startswith("surface of a, c: direct: ")
+    assert f"nacre config set --config {surroundings.config} tools.codeMode" in surfaces[2]
     _, out, _ = surroundings.nacre("config", "validate", "--json")
-    kinds = {"a": "direct", "b": "code_mode", "c": "direct"}
+    kinds = {"a": "direct", "b": "code_mode", "c": "direct", "d": "codex"}
     assert json.loads(out)["surfaces"] == kinds
 
 

@@ -201,7 +201,8 @@ class LiveView:
         names = data.get("toolNames")
         count = len(names) if isinstance(names, list) else 0
         is_direct = data.get("surface") == "direct"
-        self._surface = _SURFACES.get(text_in(data, "surface"), count_text(count, "direct tool"))
+        kind = "direct tool" if is_direct else "tool"
+        self._surface = _SURFACES.get(text_in(data, "surface"), count_text(count, kind))
         if is_direct and count > _MAX_DIRECT_TOOLS and not self._has_warned_of_tools:
             self._has_warned_of_tools = True
             size = size_text(number_in(data, "toolBytes"))
@@ -284,7 +285,7 @@ def number_in(data: JsonObject, key: str) -> float:
 
 
 _MAX_DIRECT_TOOLS: Final = 20
-_SURFACES: Final = {"code_mode": "code mode", "tool_search": "tool search"}
+_SURFACES: Final = {"code_mode": "code mode", "tool_search": "tool search", "codex": "in Codex"}
 _MAX_LINES: Final = 60
 _MAX_LINE_CHARACTERS: Final = 400
 _THEME: Final = "ansi_dark"

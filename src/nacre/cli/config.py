@@ -13,8 +13,8 @@ from nacre.cli.output import ExitStatus, Printer, UsageError, count_text, say, w
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nacre.cli.system_config import AgentSurface
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import SurfaceKind
 
 
 def get_command(
@@ -154,7 +154,7 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
     return printer.problem or (ExitStatus.FAILED if problems else ExitStatus.COMPLETED)
 
 
-def _say_surfaces(surfaces: Mapping[str, SurfaceKind], config_file: str) -> None:
+def _say_surfaces(surfaces: Mapping[str, AgentSurface], config_file: str) -> None:
     """Say how the agents offer their tools to the model."""
     from nacre.cli.system_config import describe_surface
 

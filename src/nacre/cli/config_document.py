@@ -31,8 +31,8 @@ from nacre.plugins import check_plugins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from nacre.cli.system_config import AgentSurface
     from nacre.config import ConfigFile, Key, Setting, SystemConfig
-    from nacre.tools import SurfaceKind
 
 
 _MAX_PATHS: Final = 2_000
@@ -99,7 +99,7 @@ class CheckResult:
     warnings: tuple[str, ...]
     unused_places: tuple[str, ...]
     """The paths of values that Nacre does not read."""
-    surfaces: Mapping[str, SurfaceKind]
+    surfaces: Mapping[str, AgentSurface]
     """How each agent offers its tools to the model."""
     config: SystemConfig
     """With defaults in the places of the problems."""
@@ -108,7 +108,7 @@ class CheckResult:
 def check(document: Mapping[str, object], file: Path) -> CheckResult:
     """Check the document as the gateway would."""
     # Not above: a command that reads one setting would import the whole agent.
-    from nacre.agent import planned_surface
+    from nacre.cli.system_config import find_surface
 
     found = read_system(document, environment=os.environ, folder=file.absolute().parent)
     plugins, reported = check_plugins(found.config.plugins), {it.path for it in found.problems}
@@ -123,7 +123,9 @@ def check(document: Mapping[str, object], file: Path) -> CheckResult:
             *plugins.warnings,
         ),
         unused_places=tuple(list_unused_places(found.document)),
-        surfaces={it.id: planned_surface(it) for it in found.config.agents.by_id.values()},
+        surfaces={
+            it.id: find_surface(it, found.config) for it in found.config.agents.by_id.values()
+        },
         config=found.config,
     )
 

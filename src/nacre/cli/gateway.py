@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from nacre.agent import planned_surface
 from nacre.cli.gateway_client import GatewayError, UrlOption, request_gateway
 from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageError, warn
-from nacre.cli.system_config import describe_surface, read_agent_config
+from nacre.cli.system_config import describe_surface, find_surface, read_agent_config
 from nacre.config import DEFAULT_DOCUMENT, DEFAULT_MODEL, TOKEN_VARIABLE
 from nacre.errors import ConfigError, NacreError
 from nacre.gateway import ACCESS_LOG
@@ -205,7 +204,7 @@ def welcome_text(served: Served, config_file: str) -> str:
         f"Nacre gateway at {served.url}{_reach_text(served)} (Ctrl-C stops it)",
         "",
         f"  model      {_model(served)}{_demo_text(served)}",
-        f"  surface    {describe_surface(planned_surface(agent), config_file)}",
+        f"  surface    {describe_surface(find_surface(agent, served.config), config_file)}",
         f"  config     {config_file or 'none: defaults, with code mode enabled'}",
         f"  sessions   {served.database}",
         f"  workspace  {agent.workspace}",

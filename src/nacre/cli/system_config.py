@@ -6,11 +6,12 @@ import logging
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from nacre.cli.output import UsageError
 from nacre.config import (
     DEFAULT_DOCUMENT,
+    choose_runtime,
     find_config_file,
     read_config_file,
     required_protections_from,
@@ -20,10 +21,12 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.config import ConfigFile, Protection, SystemConfig
-    from nacre.tools import SurfaceKind
+    from nacre.config import AgentConfig, ConfigFile, Protection, SystemConfig
 
 logger = logging.getLogger(__name__)
+
+AgentSurface: TypeAlias = Literal["direct", "tool_search", "code_mode", "codex"]
+"""How an agent offers its tools to the model; Codex has surfaces of its own."""
 
 
 def read_agent_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
@@ -101,7 +104,16 @@ def code_mode_command(config_file: str) -> str:
     return f"nacre config set{file} tools.codeMode.enabled true"
 
 
-def describe_surface(kind: SurfaceKind, config_file: str) -> str:
+def find_surface(agent: AgentConfig, config: SystemConfig) -> AgentSurface:
+    """The surface that the configuration asks for."""
+    from nacre.agent import planned_surface
+
+    if choose_runtime(agent.model, agent, config.models, config.codex).id == "codex":
+        return "codex"
+    return planned_surface(agent)
+
+
+def describe_surface(kind: AgentSurface, config_file: str) -> str:
     """How an agent offers its tools to the model, and how to enable code mode."""
     how = f"; enable code mode with: {code_mode_command(config_file)}"
     match kind:
@@ -109,5 +121,7 @@ def describe_surface(kind: SurfaceKind, config_file: str) -> str:
             return "code mode: the model gets `exec` and `wait`, and its programs call the tools"
         case "tool_search":
             return f"tool search: the model searches for its tools{how}"
+        case "codex":
+            return "Codex: it has tools of its own, and offers yours to the model"
         case "direct":
             return f"direct: the model gets the definitions of all tools with every request{how}"

@@ -62,7 +62,7 @@ async def test_sessions_of_an_agent_share_a_process_and_other_settings_replace_i
             await first.request("anything", {})
     with anyio.fail_after(30):
         await first.wait_closed()
-    assert servers.find("main") is third
+    assert not third.is_closed
     assert len(await anyio.to_thread.run_sync(children)) == 2
 
 
@@ -103,7 +103,7 @@ async def test_a_program_that_is_no_usable_app_server_is_refused(
         async with servers.use(await codex_config(tmp_path, settings), "main"):
             pass
     assert problem in str(raised.value)
-    assert servers.find("main") is None
+    assert servers.running == ()
 
 
 @requirement("codex:fails-closed")

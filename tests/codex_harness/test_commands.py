@@ -20,6 +20,7 @@ from nacre.storage import ThreadRecord
 from nacre.testing import RecordedRequest, Say, ScriptedProvider, Stall
 from nacre.testing.script import PlainTurn
 from tests.codex_harness.codex_setup import (
+    CODEX_VERSION,
     HAS_CONTEXT,
     codex_document,
     read_config,
@@ -81,10 +82,8 @@ async def test_codex_commands_show_the_facts_of_the_app_server(tmp_path: Path) -
         assert refused.startswith("You may not use /codex: it is for the owner")
         # The first use starts the app-server.
         text = await command(setup, "/codex")
-        client = setup.system.codex.servers.find("main")
-        assert client is not None
         assert text.splitlines() == [
-            f"Codex: {'.'.join(map(str, client.version))}",
+            f"Codex: {'.'.join(map(str, CODEX_VERSION))}",
             "Account: none; the keys of Nacre's providers are used",
             "Model: mock/gpt-5.5",
         ]
@@ -107,6 +106,8 @@ async def test_codex_commands_show_the_facts_of_the_app_server(tmp_path: Path) -
         assert "There is no subcommand 'dance'." in await command(setup, "/codex dance")
         processes = await anyio.to_thread.run_sync(app_servers)
         assert len({it.parent() for it in processes} - set(processes)) == 1
+        client = setup.system.codex.servers.find_by_thread(thread_id)
+        assert client is not None
         with pytest.raises(AppServerError) as refusal:
             await client.request("no/such/method", {})
         assert is_unsupported(refusal.value)
@@ -261,7 +262,7 @@ async def test_compact_starts_native_compaction_and_the_next_message_waits_for_i
         assert not any(it.is_summary for it in stored)
 
         # Another process of the app-server resumes the thread first.
-        client = setup.system.codex.servers.find("main")
+        client = setup.system.codex.servers.find_by_thread(thread_id)
         assert client is not None
         for process in await anyio.to_thread.run_sync(app_servers):
             process.send_signal(signal.SIGKILL)

@@ -107,7 +107,7 @@ class ProjectedTurns:
         projector.take("item/started", {"item": command})
         denied: JsonObject = {"tool_name": "Bash", "tool_use_id": "no", "tool_input": {}}
         await native.answer("pre_tool_use", denied)
-        projector.end_spans()
+        projector.end_calls()
 
 
 async def test_each_kind_of_call_has_a_span_with_its_end(

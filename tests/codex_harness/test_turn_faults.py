@@ -189,7 +189,8 @@ async def test_a_kill_in_a_compaction_or_a_review_does_not_cost_the_thread(
         # A compaction has been started, and nobody waits for its end.
         assert ("was killed by SIGKILL" in result.error) == text.startswith("/codex")
         # The next turn starts another process as soon as Nacre knows of the end of this one.
-        connection = setup.system.codex.servers.find("main")
+        assert before is not None
+        connection = setup.system.codex.servers.find_by_thread(before.thread_id)
         if connection is not None:
             with anyio.fail_after(60):
                 await connection.wait_closed()
@@ -197,7 +198,6 @@ async def test_a_kill_in_a_compaction_or_a_review_does_not_cost_the_thread(
         after = await setup.system.store.thread(first.session_id)
     assert again.result is not None
     assert (again.result.error, again.result.text) == ("", "two")
-    assert before is not None
     assert after is not None
     assert after.thread_id == before.thread_id
 

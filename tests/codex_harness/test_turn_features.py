@@ -1,11 +1,16 @@
 """Turns in Codex: compaction, native commands, records and failures of the model."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
+import psutil
 import pytest
 
+from nacre.agent import OWNER_RIGHTS
 from nacre.config import AgentConfig
 from nacre.json_types import JsonObject, encode_json
 from nacre.messages import AssistantMessage, TextPart, ThinkingPart, Usage
@@ -52,16 +57,62 @@ async def test_compact_without_a_thread_is_refused(tmp_path: Path) -> None:
 
 @requirement("codex:native-shell")
 async def test_a_native_command_is_recorded_with_its_result(tmp_path: Path) -> None:
-    command = "printf 'made by %s' codex > made.txt && cat made.txt"
+    command = "printf 'made by %s' codex > made.txt && cat made.txt; exit 3"
     script = [Call("exec_command", {"cmd": command}), Say("Done.")]
     async with open_setup(tmp_path, script) as setup:
         run = await setup.turn("make a file")
         assert run.result is not None
         assert (run.result.error, run.result.text) == ("", "Done.")
-        ended = [event.data for event in run.events.events if event.kind == "call.ended"]
-        assert [data["outcome"] for data in ended] == ["completed"]
-        assert "made by codex" in str(ended[0])
+        (ended,) = [event.data for event in run.events.events if event.kind == "call.ended"]
+        # As a call of Nacre's own `exec`: what is shown of the one is shown of the other.
+        assert ended["outcome"] == "completed"
+        assert ended["result"] == {"exitCode": 3, "output": "made by codex"}
     assert "made by codex" in setup.provider.requests[-1].tool_results[-1]
+
+
+@requirement("codex:native-shell", "codex:background-commands")
+async def test_a_command_goes_on_after_its_turn_until_the_session_leaves_the_thread(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = f"echo $$ > '{pipe}' && exec sleep 100000"
+    call = Call("exec_command", {"cmd": command, "yield_time_ms": 250})
+    script = [call, Say("It runs."), Say("Still."), call, Say("Again.")]
+
+    async def wait_until_running() -> psutil.Process:
+        with anyio.fail_after(60):
+            return psutil.Process(int(await anyio.to_thread.run_sync(pipe.read_text)))
+
+    async def wait_for_end(process: psutil.Process) -> None:
+        await anyio.to_thread.run_sync(lambda: process.wait(timeout=60))
+
+    async with open_setup(tmp_path, script) as setup:
+        run = await setup.start("serve")
+        first = await wait_until_running()
+        await run.wait()
+        calls = [it for it in run.events.events if it.kind in ("call.started", "call.ended")]
+        assert [it.kind for it in calls] == ["call.started", "call.ended"]
+        assert (calls[1].data["outcome"], calls[1].data["result"]) == (
+            "completed",
+            {"status": "running"},
+        )
+        await setup.turn("and now?")
+        assert first.is_running()
+        if HAS_CONTEXT:
+            status = await setup.turn("/codex status", rights=OWNER_RIGHTS)
+            assert status.result is not None
+            assert "Runs in the background: " in status.result.text
+        stopped = await setup.turn("/codex stop", rights=OWNER_RIGHTS)
+        assert stopped.result is not None
+        assert ("Ended in the background: " in stopped.result.text) == HAS_CONTEXT
+        await wait_for_end(first)
+
+        run = await setup.start("serve")
+        second = await wait_until_running()
+        await run.wait()
+        await setup.turn("/reset")
+        await wait_for_end(second)
 
 
 LIST = Call("list", {"path": "."})

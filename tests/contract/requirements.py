@@ -350,6 +350,10 @@ REQUIREMENTS: Final = {
     "codex:switch-of-harness": "a session may change its harness; both know what was said",
     "codex:reset-clears-the-thread": "/reset and /new start without the old thread",
     "codex:manual-compaction": "/compact starts the native compaction and returns at once",
+    "codex:background-commands": (
+        "a command that goes on after its turn is recorded as running, and ended when its session "
+        "leaves the thread"
+    ),
     "codex:native-shell": "native commands run in Codex and are recorded",
     "codex:trajectory": "requests to the app-server and its notifications are in the trajectory",
     "codex:crash-of-the-process": "an app-server that died is started again at the next use",

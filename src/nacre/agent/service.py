@@ -420,14 +420,15 @@ class AgentService:
                 "or wait for its end",
                 code="busy",
             )
-        if not await self._context.store.delete_session(session_id):
-            return False
+        with anyio.CancelScope(shield=True):
+            # Before: it has to find what it has for the session.
+            await self._context.harness.reset(session_id)
+            if not await self._context.store.delete_session(session_id):
+                return False
         self._runs.forget(session_id)
         # Stops the MCP servers of the session.
         with self._context.servers(session_id, is_kept=False):
             pass
-        with anyio.CancelScope(shield=True):
-            await self._context.harness.reset(session_id)
         return True
 
     def watch_runs(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:

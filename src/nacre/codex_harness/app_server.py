@@ -189,17 +189,18 @@ class AppServers:
             running.user_count -= 1
             running.check_unused()
 
-    def find(self, agent_id: str, provider_key: str | None = None) -> AppServerClient | None:
-        """The client of the app-server that `use` would give, if it runs."""
-        last = self._find_last(agent_id)
-        key = last if provider_key is None else (agent_id.casefold(), provider_key)
-        running = None if key is None else self._running.get(key)
-        return None if running is None or running.client.is_closed else running.client
-
     @property
     def running(self) -> tuple[tuple[str, str], ...]:
         """The agent and the provider of each app-server that runs."""
         return tuple(key for key, it in self._running.items() if not it.client.is_closed)
+
+    def find_by_thread(self, thread_id: str) -> AppServerClient | None:
+        """The client of the app-server that has this thread open, if there is one."""
+        for running in self._running.values():
+            client = running.client
+            if not client.is_closed and client.find_listener(thread_id) is not None:
+                return client
+        return None
 
     def _find_last(self, agent_id: str) -> tuple[str, str] | None:
         for key, running in reversed(self._running.items()):

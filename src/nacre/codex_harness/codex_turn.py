@@ -255,7 +255,7 @@ class CodexTurn:
 
     def _end_spans(self) -> None:
         projector = self._projector
-        projector.end_spans()
+        projector.end_calls()
         note_codex_turn(
             self._span,
             thread_id=projector.thread_id,

@@ -105,7 +105,7 @@ class CodexCommands:
             (self._model, "model", "[model|default]", "show or choose the model of this session"),
             (self._fast, "fast", "[on|off|default|status]", "use the priority tier, or do not"),
             (self._permissions, "permissions", "[default|yolo|status]", _YOLO),
-            (self._stop, "stop", "", "interrupt what the thread does"),
+            (self._stop, "stop", "", "interrupt the thread, end its commands in the background"),
             (self._steer, "steer", "<text>", "add to the running turn"),
             (self._compact, "compact", "", "start the compaction of the thread"),
             (self._review, "review", "[instructions]", "review uncommitted changes, or as you say"),
@@ -185,6 +185,9 @@ class CodexCommands:
             lines.append(f"Thread: {await self._describe_binding(call)}")
             lines.append(f"Fast: {_describe_tier(call)}")
             lines.append(f"Permissions: {_describe_permissions(call)}")
+            live = await self._harness.find_live(session.id)
+            commands = [] if live is None else await live.list_commands()
+            lines += [f"Runs in the background: {_shorten(text)}" for text in commands]
         return "\n".join(lines)
 
     async def _describe_account(self, call: _Call) -> str:
@@ -401,14 +404,19 @@ class CodexCommands:
 
     async def _stop(self, call: _Call) -> str:
         active = call.command.active_run
+        live = await self._harness.find_live(call.session.id)
+        ended = [] if live is None else await live.list_commands()
+        replies: list[str] = []
         if active is not None:
             await active.abort("stopped with /codex stop")
-            return f"Stopped: {active.id}."
-        live = await self._find_live(call)
-        if live is None or not live.is_active:
-            return "The thread does nothing."
-        live.interrupt()
-        return "Codex interrupts what the thread does."
+            replies.append(f"Stopped: {active.id}.")
+        elif live is not None and live.is_active:
+            live.interrupt()
+            replies.append("Codex interrupts what the thread does.")
+        if live is not None:
+            live.end_commands()
+        replies += [f"Ended in the background: {_shorten(text)}" for text in ended]
+        return "\n".join(replies) or "The thread does nothing."
 
     async def _steer(self, call: _Call) -> str:
         active = call.command.active_run
@@ -471,13 +479,6 @@ class CodexCommands:
 
     async def _send_feedback(self, call: _Call) -> str:
         return await self._feedback.handle(call.command, call.arguments)
-
-    async def _find_live(self, call: _Call) -> LiveThread | None:
-        binding = await self._harness.bindings.find(call.session.id)
-        if binding is None:
-            return None
-        client = self._harness.servers.find(call.command.agent.id, binding.provider)
-        return None if client is None else LiveThread.find(client, binding.thread_id)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -241,8 +241,17 @@ class CodexHarness:
             relay.unregister(registration)
 
     async def reset(self, session_id: str, /) -> None:
-        """Forget the thread of a session."""
+        """Forget the thread of a session, and end the commands that it runs in the background."""
+        live = await self.find_live(session_id)
+        if live is not None:
+            live.end_commands()
         await self.bindings.clear(session_id)
+
+    async def find_live(self, session_id: str) -> LiveThread | None:
+        """The thread of a session, if an app-server has it open."""
+        binding = await self.bindings.find(session_id)
+        client = binding and self.servers.find_by_thread(binding.thread_id)
+        return LiveThread.find(client, binding.thread_id) if binding and client else None
 
     async def _run(self, turn: TurnContext, route: ModelRoute, span: Span) -> None:
         note_phase(turn, "startup")

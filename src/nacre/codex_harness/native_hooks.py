@@ -17,7 +17,10 @@ from nacre.codex_harness.hook_relay import decide_permission, deny_tool_use, rev
 from nacre.codex_harness.native_tools import (
     NO_REWRITE,
     NativeCall,
+    NativeEnding,
     is_native_name,
+    parse_item_call,
+    parse_item_ending,
     parse_native_call,
 )
 from nacre.codex_harness.tool_specs import NAMESPACE
@@ -80,15 +83,10 @@ class _Check:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Ending:
-    """The end of a call, as an item of the app-server tells it."""
+class _Waiting:
+    """A call that has ended, and whose `PostToolUse` may still come."""
 
-    call: NativeCall
-    is_failed: bool = False
-    error: str = ""
-    error_code: str = ""
-    result: JsonValue = None
-    duration_ms: float = 0.0
+    ending: NativeEnding
     observe_at: float = field(default_factory=lambda: anyio.current_time() + _OBSERVE_AFTER_SECONDS)
 
 
@@ -117,7 +115,7 @@ class NativeHooks:
         )
         self._checks: dict[str, _Check] = {}
         self._recorded: set[str] = set()
-        self._endings: dict[str, _Ending] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._observed: set[str] = set()
         self._revisions: list[str] = []
         self._change = anyio.Event()
@@ -296,13 +294,9 @@ class NativeHooks:
         )
         span.fail(code)
         span.end()
-        ended: JsonObject = {"outcome": "failed", "error": reason, "errorCode": code}
-        self._scope.trajectory.record(
-            "call.ended", call_id=call_id, data={**ended, "durationMs": 0}
-        )
-        await self._observe(
-            call_id, _Ending(call=call, is_failed=True, error=reason, error_code=code)
-        )
+        ending = NativeEnding(call=call, error=reason, error_code=code)
+        self._scope.trajectory.record("call.ended", call_id=call_id, data=ending.to_json())
+        await self._observe(call_id, ending)
         return reason
 
     def _record_start(self, call: NativeCall, call_id: str) -> None:
@@ -361,14 +355,18 @@ class NativeHooks:
         if name in self._dynamic_names:
             return
         response = payload.get("tool_response")
-        ending = self._endings.pop(call_id, None)
-        if ending is None:
+        waiting = self._waiting.pop(call_id, None)
+        if waiting is None:
             check = self._checks.get(call_id)
             call = check.call if check else parse_native_call(name, _tool_input(payload))
             result = {"output": response} if call.tool.name == "exec" else response
-            ending = _Ending(call=call, result=result)
-        elif not isinstance(ending.result, dict):
-            ending = _Ending(call=ending.call, result=response, duration_ms=ending.duration_ms)
+            ending = NativeEnding(call=call, result=result)
+        elif isinstance(waiting.ending.result, dict):
+            ending = waiting.ending
+        else:
+            ending = NativeEnding(
+                call=waiting.ending.call, result=response, duration_ms=waiting.ending.duration_ms
+            )
         await self._observe(call_id, ending)
 
     def take_item(self, item: JsonObject) -> None:
@@ -377,9 +375,10 @@ class NativeHooks:
             return
         call_id = get_text(item, "id")
         check = self._checks.get(call_id)
-        ending = _parse_item(item, None if check is None else check.call)
-        if ending is not None and call_id not in self._observed:
-            self._endings[call_id] = ending
+        call = parse_item_call(item)
+        if call is not None and call_id not in self._observed:
+            ending = parse_item_ending(item, call if check is None else check.call)
+            self._waiting[call_id] = _Waiting(ending=ending)
             change, self._change = self._change, anyio.Event()
             change.set()
 
@@ -388,10 +387,10 @@ class NativeHooks:
         while True:
             change = self._change
             now = anyio.current_time()
-            for call_id, ending in list(self._endings.items()):
-                if ending.observe_at <= now:
-                    await self._observe(call_id, ending)
-            waits = [ending.observe_at - now for ending in self._endings.values()]
+            for call_id, waiting in list(self._waiting.items()):
+                if waiting.observe_at <= now:
+                    await self._observe(call_id, waiting.ending)
+            waits = [waiting.observe_at - now for waiting in self._waiting.values()]
             with anyio.move_on_after(min(waits, default=float("inf"))):
                 await change.wait()
 
@@ -401,11 +400,11 @@ class NativeHooks:
 
     async def finish(self) -> None:
         """Observe the remaining calls. The turn has ended, and its native hooks with it."""
-        for call_id, ending in list(self._endings.items()):
-            await self._observe(call_id, ending)
+        for call_id, waiting in list(self._waiting.items()):
+            await self._observe(call_id, waiting.ending)
 
-    async def _observe(self, call_id: str, ending: _Ending) -> None:
-        self._endings.pop(call_id, None)
+    async def _observe(self, call_id: str, ending: NativeEnding) -> None:
+        self._waiting.pop(call_id, None)
         if call_id in self._observed or not self._hooks.has_hooks("after_tool_call"):
             return
         self._observed.add(call_id)
@@ -424,58 +423,6 @@ class NativeHooks:
                 duration_ms=ending.duration_ms,
             )
         )
-
-
-def _parse_item(item: JsonObject, call: NativeCall | None) -> _Ending | None:
-    """The end of a native call; None for items that are not calls."""
-    result: JsonValue = None
-    match item.get("type"):
-        case "commandExecution":
-            given: JsonObject = {"command": item.get("command"), "cwd": item.get("cwd")}
-            call = call or parse_native_call("exec", given)
-            result = {
-                "output": item.get("aggregatedOutput") or "",
-                "exitCode": item.get("exitCode"),
-            }
-        case "fileChange":
-            call = call or parse_native_call("apply_patch", {"changes": item.get("changes")})
-            result = {"changes": item.get("changes")}
-        case "mcpToolCall":
-            name = f"mcp__{item.get('server')}__{item.get('tool')}"
-            call = call or parse_native_call(name, _object(item.get("arguments")))
-            result = item.get("result")
-        case "webSearch":
-            call = call or parse_native_call("web_search", {"query": item.get("query")})
-        case "imageView":
-            call = call or parse_native_call("view_image", {"path": item.get("path")})
-        case "imageGeneration":
-            call = call or parse_native_call("image_generation", {})
-            result = {"savedPath": item.get("savedPath")}
-        case "collabAgentToolCall":
-            call = call or parse_native_call(str(item.get("tool")), {"prompt": item.get("prompt")})
-        case _:
-            return None
-    duration = item.get("durationMs")
-    status = item.get("status")
-    has_exit_code = isinstance(item.get("exitCode"), int)
-    is_failed = status == "declined" or (status == "failed" and not has_exit_code)
-    return _Ending(
-        call=call,
-        is_failed=is_failed,
-        error=_describe_failure(item) if is_failed else "",
-        error_code=("approval_denied" if status == "declined" else "tool_failed")
-        if is_failed
-        else "",
-        result=None if is_failed else result,
-        duration_ms=float(duration) if isinstance(duration, int | float) else 0.0,
-    )
-
-
-def _describe_failure(item: JsonObject) -> str:
-    error = item.get("error")
-    if isinstance(error, dict):
-        return str(error.get("message", error))
-    return str(error or f"the call has the status {item.get('status')}")
 
 
 def make_hook_event(phase: str, params: Mapping[str, JsonValue]) -> JsonObject:

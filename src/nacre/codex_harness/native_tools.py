@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from nacre.config import fold_tool_name
-from nacre.errors import ToolFailedError
+from nacre.errors import ToolDefinitionError, ToolFailedError
+from nacre.json_types import get_text
 from nacre.tools import Tool
 
 if TYPE_CHECKING:
@@ -86,6 +87,35 @@ class NativeCall:
         return policy.refusal(self.tool)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NativeEnding:
+    """The end of a call of one of Codex's own tools."""
+
+    call: NativeCall
+    result: JsonValue = None
+    """As the result of Nacre's tool of this name, where there is one."""
+    error: str = ""
+    error_code: str = ""
+    """Empty if the call was made. A command that was run has not failed, whatever its exit code."""
+    duration_ms: float = 0.0
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.error_code)
+
+    def to_json(self) -> JsonObject:
+        """The data of a `call.ended` event."""
+        if self.is_failed:
+            return {
+                "outcome": "failed",
+                "durationMs": self.duration_ms,
+                "error": self.error,
+                "errorCode": self.error_code,
+            }
+        ended: JsonObject = {"outcome": "completed", "durationMs": self.duration_ms}
+        return ended if self.result is None else {**ended, "result": self.result}
+
+
 def is_native_name(name: str) -> bool:
     """Whether a call with this name in a native hook may be one of Codex's own tools."""
     folded = _fold(name)
@@ -115,6 +145,68 @@ def parse_native_call(name: str, given: JsonObject) -> NativeCall:
         alternatives=((tool,),),
         is_control=folded in _CONTROL_NAMES,
     )
+
+
+def parse_item_call(item: JsonObject) -> NativeCall | None:
+    """The call of an item of the app-server; None for items that are not calls of native tools."""
+    match item.get("type"):
+        case "commandExecution":
+            name, given = "exec", {"command": item.get("command"), "cwd": item.get("cwd")}
+        case "fileChange":
+            name, given = "apply_patch", {"changes": item.get("changes")}
+        case "mcpToolCall":
+            name = f"{_MCP_PREFIX}{item.get('server')}__{item.get('tool')}"
+            arguments = item.get("arguments")
+            given = arguments if isinstance(arguments, dict) else {}
+        case "webSearch":
+            name, given = "web_search", {"query": item.get("query")}
+        case "imageView":
+            name, given = "view_image", {"path": item.get("path")}
+        case "imageGeneration":
+            name, given = "image_generation", {}
+        case "collabAgentToolCall":
+            name, given = get_text(item, "tool"), {"prompt": item.get("prompt")}
+        case _:
+            return None
+    try:
+        return parse_native_call(name, given)
+    except ToolDefinitionError:
+        return None
+
+
+def parse_item_ending(item: JsonObject, call: NativeCall) -> NativeEnding:
+    """The end of the call of a completed item."""
+    duration, status = item.get("durationMs"), item.get("status")
+    duration_ms = float(duration) if isinstance(duration, int | float) else 0.0
+    exit_code = item.get("exitCode")
+    if status == "declined" or (status == "failed" and not isinstance(exit_code, int)):
+        return NativeEnding(
+            call=call,
+            error=_describe_failure(item),
+            error_code="approval_denied" if status == "declined" else "tool_failed",
+            duration_ms=duration_ms,
+        )
+    result: JsonValue = None
+    match item.get("type"):
+        case "commandExecution":
+            result = {"exitCode": exit_code, "output": item.get("aggregatedOutput") or ""}
+        case "fileChange":
+            result = {"changes": item.get("changes")}
+        case "mcpToolCall":
+            result = item.get("result")
+        case "imageGeneration":
+            result = {"savedPath": item.get("savedPath")}
+        case _:
+            # Codex does not report it.
+            pass
+    return NativeEnding(call=call, result=result, duration_ms=duration_ms)
+
+
+def _describe_failure(item: JsonObject) -> str:
+    error = item.get("error")
+    if isinstance(error, dict):
+        return str(error.get("message", error))
+    return str(error or f"the call has the status {item.get('status')}")
 
 
 def _fold(name: str) -> str:

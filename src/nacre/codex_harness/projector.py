@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
 from nacre.codex_harness.mirror import ANSWER, make_answer, make_identity, read_texts
 from nacre.codex_harness.native_hooks import make_hook_event
-from nacre.codex_harness.native_tools import parse_native_call
-from nacre.errors import CodexError, NacreError, ProviderError, ToolDefinitionError
+from nacre.codex_harness.native_tools import (
+    NativeEnding,
+    parse_item_call,
+    parse_item_ending,
+)
+from nacre.errors import CodexError, NacreError, ProviderError
 from nacre.json_types import get_objects, get_text
 from nacre.messages import AssistantMessage, TextPart, Usage
 from nacre.telemetry import current_trace, execute_tool_span
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from nacre.codex_harness.native_tools import NativeCall
     from nacre.json_types import JsonObject, JsonValue
     from nacre.telemetry import Span
+    from nacre.trajectory import TrajectoryRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +76,7 @@ class Projector:
         """The generated images, by the id of their item."""
         self._turn = turn
         self._trace = current_trace()
-        self._call_spans: dict[str, Span] = {}
+        self._open_calls: dict[str, _OpenCall] = {}
         self._native = native
         self._model = model
         self._partial: dict[str, list[str]] = {}
@@ -135,12 +140,15 @@ class Projector:
             self.error = error
             self.ended.set()
 
-    def end_spans(self) -> None:
-        """End the spans of calls that were cut off."""
-        for span in self._call_spans.values():
-            span.fail("aborted")
-            span.end()
-        self._call_spans.clear()
+    def end_calls(self) -> None:
+        """End the calls that have not ended with the turn: they were cut off, or go on."""
+        is_completed = self.ended.is_set() and self.error is None
+        for open_call in self._open_calls.values():
+            if is_completed:
+                open_call.leave_running()
+            else:
+                open_call.cut_off()
+        self._open_calls.clear()
 
     def keep_partial_answer(self) -> None:
         """Keep the text of an answer that was cut off; somebody may have read it."""
@@ -198,7 +206,7 @@ class Projector:
     # Items.
 
     def _start_item(self, item: JsonObject) -> None:
-        call = _parse_call(item)
+        call = parse_item_call(item)
         call_id = get_text(item, "id")
         kind = item.get("type")
         if self._limit is not None and kind != "userMessage":
@@ -214,7 +222,7 @@ class Projector:
             self._called_names.append(get_text(item, "tool"))
         if call is not None:
             self._called_names.append(call.tool.name)
-            self._call_spans[call_id] = self._start_span(call, call_id)
+            self._open_calls[call_id] = self._open_call(call, call_id)
         if call is not None and not self._native.has_recorded(call_id):
             started: JsonObject = {
                 "toolId": call.tool.id,
@@ -244,7 +252,7 @@ class Projector:
             case _:
                 if item.get("type") == "imageGeneration":
                     self.images[get_text(item, "id")] = item
-                call = _parse_call(item)
+                call = parse_item_call(item)
                 if call is not None:
                     self._end_call(item, call)
 
@@ -273,29 +281,16 @@ class Projector:
                 )
             )
 
-    def _start_span(self, call: NativeCall, call_id: str) -> Span:
-        name, tool_id = call.tool.name, call.tool.id
-        return execute_tool_span(name, call_id=call_id, tool_id=tool_id, parent=self._trace)
-
     def _end_call(self, item: JsonObject, call: NativeCall) -> None:
         call_id = get_text(item, "id")
         # Codex does not tell of the start of each call.
-        span = self._call_spans.pop(call_id, None) or self._start_span(call, call_id)
-        status = get_text(item, "status")
-        has_failed = status in ("failed", "declined")
-        data: JsonObject = {
-            "outcome": "failed" if has_failed else "completed",
-            "durationMs": item.get("durationMs") or 0,
-        }
-        if has_failed:
-            data["error"] = f"the call has the status {status}"
-            data["errorCode"] = code = "approval_denied" if status == "declined" else "tool_failed"
-            span.fail(code)
-        for name in ("aggregatedOutput", "exitCode", "result", "changes"):
-            if item.get(name) is not None:
-                data[name] = item[name]
-        span.end()
-        self._turn.trajectory.record("call.ended", call_id=call_id, data=data)
+        open_call = self._open_calls.pop(call_id, None) or self._open_call(call, call_id)
+        open_call.end(parse_item_ending(item, call))
+
+    def _open_call(self, call: NativeCall, call_id: str) -> _OpenCall:
+        name, tool_id = call.tool.name, call.tool.id
+        span = execute_tool_span(name, call_id=call_id, tool_id=tool_id, parent=self._trace)
+        return _OpenCall(id=call_id, call=call, span=span, trajectory=self._turn.trajectory)
 
     # Usage, errors and the end.
 
@@ -400,31 +395,40 @@ class Projector:
         return [*self._called_names]
 
 
-def _parse_call(item: JsonObject) -> NativeCall | None:
-    """The call of a native tool; None for other items, and for Nacre's own tools."""
-    match item.get("type"):
-        case "commandExecution":
-            name, given = "exec", {"command": item.get("command"), "cwd": item.get("cwd")}
-        case "fileChange":
-            name, given = "apply_patch", {"changes": item.get("changes")}
-        case "mcpToolCall":
-            name = f"mcp__{item.get('server')}__{item.get('tool')}"
-            arguments = item.get("arguments")
-            given = arguments if isinstance(arguments, dict) else {}
-        case "webSearch":
-            name, given = "web_search", {"query": item.get("query")}
-        case "imageView":
-            name, given = "view_image", {"path": item.get("path")}
-        case "imageGeneration":
-            name, given = "image_generation", {}
-        case "collabAgentToolCall":
-            name, given = get_text(item, "tool"), {"prompt": item.get("prompt")}
-        case _:
-            return None
-    try:
-        return parse_native_call(name, given)
-    except ToolDefinitionError:
-        return None
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OpenCall:
+    """A native call that has begun: its span, and the record of its end."""
+
+    id: str
+    call: NativeCall
+    span: Span
+    trajectory: TrajectoryRecorder
+    started: float = field(default_factory=anyio.current_time)
+
+    def end(self, ending: NativeEnding) -> None:
+        if ending.is_failed:
+            self.span.fail(ending.error_code)
+        self.span.end()
+        self.trajectory.record("call.ended", call_id=self.id, data=ending.to_json())
+
+    def leave_running(self) -> None:
+        """A command runs in the background: for the model, its call has ended."""
+        running: JsonObject = {"status": "running"}
+        self.end(NativeEnding(call=self.call, result=running, duration_ms=self._elapsed_ms))
+
+    def cut_off(self) -> None:
+        self.end(
+            NativeEnding(
+                call=self.call,
+                error="the turn ended before the call",
+                error_code="aborted",
+                duration_ms=self._elapsed_ms,
+            )
+        )
+
+    @property
+    def _elapsed_ms(self) -> float:
+        return round((anyio.current_time() - self.started) * 1000, 1)
 
 
 def _format_checklist(params: JsonObject) -> str:

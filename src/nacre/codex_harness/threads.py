@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.codex_harness.client import refuse_request
+from nacre.codex_harness.client import is_unsupported, refuse_request
 from nacre.errors import AppServerError, CodexError
-from nacre.json_types import get_text
+from nacre.json_types import get_objects, get_text
 from nacre.storage import ThreadRecord
 
 if TYPE_CHECKING:
@@ -261,6 +261,23 @@ class LiveThread:
         self._notify_change()
         for turn_id in self._active_turns:
             self._client.post("turn/interrupt", {"threadId": self.id, "turnId": turn_id})
+
+    async def list_commands(self) -> list[str]:
+        """The commands that run in the background; empty if this version does not list them."""
+        try:
+            answer = await self._client.request(
+                "thread/backgroundTerminals/list", {"threadId": self.id}
+            )
+        except AppServerError as error:
+            if is_unsupported(error):
+                return []
+            raise
+        listed = get_objects(answer, "data") if isinstance(answer, dict) else []
+        return [get_text(it, "command") for it in listed]
+
+    def end_commands(self) -> None:
+        """End the commands that run in the background; a turn can leave some."""
+        self._client.post("thread/backgroundTerminals/clean", {"threadId": self.id})
 
     def _notify_change(self) -> None:
         change, self._change = self._change, anyio.Event()

@@ -16,7 +16,7 @@ import pytest
 from nacre.agent import AgentRun
 from nacre.agent.approval_log import ApprovalLog
 from nacre.errors import StorageError
-from nacre.messages import Usage, user_message
+from nacre.messages import Usage, UserMessage, user_message
 from nacre.run_context import RunContext
 from nacre.storage import ApprovalRecord, CallRecord, CellRecord, Store, TurnState, open_store
 from nacre.tools import ApprovalQueue, ApprovalRequest
@@ -97,8 +97,8 @@ async def ended_turn(store: Store, run_id: str) -> TurnRecord:
     with anyio.fail_after(10):
         while True:
             turn = await store.turn(run_id)
-            assert turn is not None
-            if turn.status != "running":
+            # None if it has not begun.
+            if turn is not None and turn.status != "running":
                 return turn
             await anyio.lowlevel.checkpoint()
 
@@ -570,27 +570,65 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
         assert (turn.status, turn.error) == ("failed", "the run broke inside of Nacre")
 
 
-async def test_closing_tries_a_store_that_is_away_once_for_all_messages_that_wait(
-    postgres: PostgresServer, tmp_path: Path, short_waits: None
+async def test_closing_tries_a_file_that_is_locked_once_for_all_messages_that_wait(
+    tmp_path: Path, short_waits: None
 ) -> None:
-    async with wired_world(postgres, tmp_path) as (wire, _, setup):
-        answer = HeldAnswer(say("one"))
-        setup.model.will(answer)
-        running = await setup.start("hi", session_key="a")
-        await answer.asked.wait()
-        waiting = [
-            await setup.start(str(number), session_key="a", queue_mode="followup")
-            for number in range(3)
-        ]
-        wire.cut()
-        with anyio.fail_after(20):
-            await setup.service.aclose()
-        wire.mend()
+    path = tmp_path / "nacre.db"
+    async with (
+        open_store(f"sqlite:///{path}", lock_seconds=0.05) as store,
+        open_agent(store=store, folder=tmp_path) as setup,
+    ):
+        running, waiting = await start_with_messages_behind(setup)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with anyio.fail_after(20):
+                await setup.service.aclose()
+            other.execute("COMMIT")
 
         assert running.result is not None and running.result.error_code == "storage_failed"
         assert [run.state for run in waiting] == ["aborted"] * 3
         for run in waiting:
             assert run.result is not None and "the message is not kept" in run.result.error
+
+
+async def test_messages_behind_a_turn_survive_closing_while_the_server_is_away(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with wired_world(postgres, tmp_path) as (wire, _, setup):
+        running, waiting = await start_with_messages_behind(setup)
+        wire.cut()
+        with anyio.fail_after(20):
+            await setup.service.aclose()
+        wire.mend()
+        assert running.result is not None and running.result.error_code == "storage_failed"
+        assert all(run.is_detached and run.result is not None for run in waiting)
+
+    async with (
+        open_store(postgres.url()) as store,
+        open_agent(store=store, folder=tmp_path) as setup,
+    ):
+        setup.model.will(say("zero"), say("one"), say("two"))
+        assert await setup.service.continue_turns() == []
+        for number, run in enumerate(waiting):
+            turn = await ended_turn(store, run.id)
+            prompt, _ = await store.messages_of_turns(turn.session_id, [run.id])
+            assert isinstance(prompt.message, UserMessage)
+            assert (turn.status, prompt.message.text) == ("completed", str(number))
+        interrupted = await store.turn(running.id)
+        assert interrupted is not None and interrupted.status == "interrupted"
+
+
+async def start_with_messages_behind(setup: AgentSetup) -> tuple[AgentRun, list[AgentRun]]:
+    """Start a turn whose model does not answer, and three messages that wait for it."""
+    answer = HeldAnswer(say("one"))
+    setup.model.will(answer)
+    running = await setup.start("hi", session_key="a")
+    await answer.asked.wait()
+    waiting = [
+        await setup.start(str(number), session_key="a", queue_mode="followup")
+        for number in range(3)
+    ]
+    return running, waiting
 
 
 async def test_closing_tries_a_store_that_is_away_once_for_all_approvals(
@@ -630,8 +668,12 @@ async def test_a_service_can_be_closed_while_the_store_is_away(
                 await setup.service.aclose()
         wire.mend()
 
-    async with open_store(postgres.url()) as store:
-        assert await store.interrupt_open_turns() == 1
+    async with (
+        open_store(postgres.url()) as store,
+        open_agent(store=store, folder=tmp_path) as setup,
+    ):
+        assert await setup.service.continue_turns() == []
+        assert (await ended_turn(store, run.id)).status == "interrupted"
 
 
 async def test_a_server_that_freezes_does_not_hold_up_closing(

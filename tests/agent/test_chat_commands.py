@@ -440,10 +440,14 @@ async def waiting(setup: AgentSetup, text: str = "x") -> tuple[AgentRun, Approva
 async def test_approvals_are_answered_in_the_chat(open_service: OpenAgent) -> None:
     async with open_service(tools=[DANGEROUS]) as setup:
         assert await reply(setup, "/approve") == "No approval is open."
-        run, request = await waiting(setup)
+        run, request = await waiting(setup, f"{'x' * 3_000}\u202e; rm -rf ~")
         shown = f"- {request.id}: {request.tool_id} (it is dangerous)"
         assert shown in await reply(setup, "/status")
         assert (await reply(setup, "/approve")).startswith(shown)
+        # A text is shown whole, and nothing in it is invisible.
+        text = await reply(setup, f"/approve {request.id}")
+        assert "\\u202e; rm -rf ~" in text
+        assert "Nothing is shown: " in await reply(setup, "/approve nobody")
         text = await reply(setup, f"/approve {request.id} perhaps")
         assert text.startswith("'perhaps' is not an answer.")
         text = await reply(setup, "/approve nobody once")
@@ -452,7 +456,7 @@ async def test_approvals_are_answered_in_the_chat(open_service: OpenAgent) -> No
         text = await reply(setup, f"/approve {request.id} once")
         assert text == f"Answered {request.id}: allow-once."
         await run.wait()
-        assert "echo: x" in str(await setup.kept(run.session_id))
+        assert "echo: xxx" in str(await setup.kept(run.session_id))
         run, request = await waiting(setup)
         await reply(setup, f"/approve {request.id} deny not on a Sunday")
         await run.wait()

@@ -236,12 +236,15 @@ async def test_another_gateway_answers_an_approval(gateways: Gateways) -> None:
     remote = await gateways.remote(run)
     await until_waiting(remote)
     assert [it.id for it in remote.pending_approvals] == [asked.id]
+    assert await gateways.other.service.approvals.read_input(asked.id) == asked.input
     gateways.one.model.will(say("paid"))
-    await gateways.other.service.answer_approval(asked.id, AllowOnce())
+    await gateways.other.service.approvals.answer(asked.id, AllowOnce())
     assert await end_of(remote) == "completed"
     assert gateways.work.paid == 1
     with pytest.raises(ApprovalError, match="was answered already"):
-        await gateways.other.service.answer_approval(asked.id, AllowOnce())
+        await gateways.other.service.approvals.read_input(asked.id)
+    with pytest.raises(ApprovalError, match="was answered already"):
+        await gateways.other.service.approvals.answer(asked.id, AllowOnce())
 
 
 async def test_another_gateway_delivers_the_result_of_a_client(gateways: Gateways) -> None:
@@ -276,7 +279,7 @@ async def test_a_waiting_turn_of_a_killed_gateway_continues(gateways: Gateways) 
     gateways.kill(gateways.one)
     with anyio.fail_after(30):
         await run_at(gateways.other, run.id)
-    await gateways.other.service.answer_approval(asked.id, AllowOnce())
+    await gateways.other.service.approvals.answer(asked.id, AllowOnce())
     assert await end_of(remote) == "completed"
     assert gateways.work.paid == 1
     numbers = [event.sequence for event in remote.events.events]
@@ -332,7 +335,7 @@ async def test_a_stopped_gateway_hands_over_waiting_turns_and_queued_messages(
         with anyio.fail_after(30):
             again = await run_at(other, run.id)
         await until_waiting(again)
-        await other.service.answer_approval(again.pending_approvals[0].id, AllowOnce())
+        await other.service.approvals.answer(again.pending_approvals[0].id, AllowOnce())
         assert await end_of(again) == "completed"
         with anyio.fail_after(30):
             second = await run_at(other, queued.id)

@@ -12,6 +12,9 @@ from tests.cli.agent_setup import WRITE_A_FILE
 from tests.cli.nacre_process import PATIENCE_SECONDS, pipe_of, start_nacre
 from tests.cli.surroundings import Surroundings
 
+# As JSON; a text of several lines is indented behind a bar.
+SHOWN = '"path": "a.txt"\n"content":\n  | one\n  | two\n  | \n'
+
 
 @pytest.fixture
 def url(here: Surroundings) -> Generator[str]:
@@ -44,10 +47,14 @@ def test_an_approval_is_listed_and_answered(here: Surroundings, url: str) -> Non
     _, out, _ = here.nacre("approvals", "list", "--url", url)
     assert out.splitlines()[1].startswith(f"{approval}  openclaw:core:write  ")
 
+    assert here.nacre("approvals", "show", approval, "--url", url) == (0, SHOWN, "")
+
     answered = here.nacre("approvals", "answer", approval, "deny", "--url", url)
     assert answered == (0, "", f"answered {approval}: deny\n")
 
     status, _, err = here.nacre("approvals", "answer", approval, "allow-once", "--url", url)
+    assert (status, "was answered already" in err) == (1, True)
+    status, _, err = here.nacre("approvals", "show", approval, "--url", url)
     assert (status, "was answered already" in err) == (1, True)
     assert not (here.project / "a.txt").exists()
 

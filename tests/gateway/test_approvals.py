@@ -1,5 +1,6 @@
 """Approvals over HTTP: listed, answered once, and remembered."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,24 @@ async def test_an_abort_withdraws_the_question(tmp_path: Path) -> None:
     assert late.status_code == 409
     assert listed["pending"] == []
     assert not (tmp_path / "note.txt").exists()
+
+
+async def test_nothing_of_an_input_can_be_hidden_from_the_person_who_allows_it(
+    tmp_path: Path,
+) -> None:
+    # The first looks like a secret to its end, and the second is longer than records are.
+    texts = ["x # -----BEGIN A PRIVATE KEY-----\nrm -rf ~", f"{'x' * 5_000}; rm -rf ~"]
+    given = {"path": "note.txt", "content": "\n".join(texts)}
+    code = f"return await tools.write({json.dumps(given)})"
+    async with open_gateway(tmp_path, script(code), CODE_MODE) as world:
+        run_id, question = await asked(world)
+        path = f"/api/approvals/{question['approvalId']}"
+        response = await world.client.get(f"{path}/input")
+        await world.client.post(path, json={"answer": "allow-once"})
+        await world.end_of(run_id)
+        gone = await world.client.get(f"{path}/input")
+        unknown = await world.client.get("/api/approvals/none/input")
+    assert "rm -rf" not in json.dumps(question)
+    assert response.json() == {"approvalId": question["approvalId"], "input": given}
+    assert response.headers["cache-control"] == "no-store"
+    assert (gone.status_code, unknown.status_code) == (409, 404)

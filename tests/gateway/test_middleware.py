@@ -93,6 +93,7 @@ async def test_named_tokens_allow_what_their_scopes_say(tmp_path: Path) -> None:
         ("POST", "/api/runs"),
         ("POST", "/v1/chat/completions"),
         ("POST", "/api/approvals/nothing"),
+        ("GET", "/api/approvals/nothing/input"),
         ("DELETE", "/api/sessions/nothing"),
     ]
     allowed: dict[str, list[bool]] = {}
@@ -105,10 +106,10 @@ async def test_named_tokens_allow_what_their_scopes_say(tmp_path: Path) -> None:
             codes = {it.json()["error"]["code"] for it in answers if it.status_code == 403}
             assert codes <= {"missing_scope"}
     assert allowed == {
-        "reader": [True, False, False, False, False],
-        "runner": [True, True, True, False, False],
-        "approver": [False, False, False, True, False],
-        "owner": [True, True, True, True, True],
+        "reader": [True, False, False, False, False, False],
+        "runner": [True, True, True, False, False, False],
+        "approver": [False, False, False, True, True, False],
+        "owner": [True, True, True, True, True, True],
     }
 
 

@@ -121,7 +121,9 @@ async def test_names_inputs_results_and_errors_of_hostile_tools_do_nothing_in_an
     code = """console.log("\\u202e \\u001b[31mred \\u200b");
 const shouted = await tools.hostile_shout({ note: "\\u202eevil\\u200b\\u001b[1m" });
 try { await tools.hostile_shout({ fails: true }); } catch (error) { console.log(error.message); }
-await tools.hostile_shout({ asks: true });
+// The record hides what looks like a secret.
+const note = "-----BEGIN A PRIVATE KEY-----\\nrm -rf ~ \\u202e\\u3164";
+await tools.hostile_shout({ asks: true, note });
 throw new Error(shouted.text);"""
     marker = shared_home.model.script(Call("exec", {"code": code}), Say("\u202edone \x1b[31mred"))
     title = "\u202eeltit \x1b[31m<b onclick='pwned = 23'>b</b>"
@@ -131,6 +133,7 @@ throw new Error(shouted.text);"""
     page = await app.open(f"/sessions/{session}")
     card = page.get_by_role("group", name=re.compile("^Approval of hostile_shout"))
     await expect(card).to_contain_text("⟨U+202E⟩gnp.exe")
+    await expect(card).to_contain_text(r"rm -rf ~ \u202e\u3164")
     await _check_page(page)
     await page.get_by_role("button", name="1 approval waiting").click()
     tray = page.get_by_role("dialog", name="Approvals")

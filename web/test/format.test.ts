@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { findCommands } from "../src/model/commands";
-import { formatBytes, formatDuration, isCutValue, showControls, stripAnsi, summarize } from "../src/model/format";
+import { formatBytes, formatDuration, formatInput, isCutValue, showControls, stripAnsi, summarize } from "../src/model/format";
 import { rankChoices } from "../src/model/palette";
 import { readQuestions } from "../src/model/questions";
 import { groupByDay } from "../src/model/session_list";
@@ -15,6 +15,13 @@ test("durations and sizes are short", () => {
 test("codes of terminals are removed, and hidden characters are shown", () => {
   assert.equal(stripAnsi("\u001b[31mred\u001b[0m \u001b]0;title\u0007text"), "red text");
   assert.equal(showControls("a\u202eb\u2066c\td\n"), "a⟨U+202E⟩b⟨U+2066⟩c\td\n");
+});
+
+test("nothing in an input is invisible, and it stays the same JSON", () => {
+  const input = { "a\u202eb": "x\u3164y\u2028\u{e0101}\u009b1m\u00a0\ufe0f", text: "two\nlines, é and \u{1f600}" };
+  const shown = formatInput(input);
+  assert.equal(shown, '{\n  "a\\u202eb": "x\\u3164y\\u2028\\udb40\\udd01\\u009b1m\\u00a0\\ufe0f",\n  "text": "two\\nlines, é and \u{1f600}"\n}');
+  assert.deepEqual(JSON.parse(shown), input);
 });
 
 test("a value is one line, and a cut one is recognised", () => {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from nacre.agent.chat_commands import ChatCommand
 from nacre.config import QueueMode
+from nacre.display import format_input
 from nacre.errors import ApprovalError, ConfigError
 from nacre.tools import Deny
 
@@ -109,8 +110,8 @@ class BuiltInCommands:
             ),
             ChatCommand(
                 name="approve",
-                arguments="[<id> once|always|deny [reason]]",
-                description="List the open approvals, or answer one",
+                arguments="[<id> [once|always|deny [reason]]]",
+                description="List the open approvals, show the input of one, or answer it",
                 handler=self._approve,
                 right="approve",
             ),
@@ -239,6 +240,8 @@ class BuiltInCommands:
                 return "No approval is open."
             return "\n".join([*map(_describe_approval, pending), _usage_of_approve()])
         approval_id, _, rest = call.arguments.partition(" ")
+        if not rest.strip():
+            return _show_approval(call, approval_id)
         word, _, reason = rest.strip().partition(" ")
         answer = _ANSWERS.get(word.lower())
         if answer is None:
@@ -307,6 +310,15 @@ def _describe_approval(request: ApprovalRequest) -> str:
     return f"- {request.id}: {request.tool_id}" + (f" ({reason})" if reason else "")
 
 
+def _show_approval(call: CommandCall, approval_id: str) -> str:
+    """The approval with its whole input."""
+    try:
+        request = call.service.approvals.find(approval_id)
+    except ApprovalError as error:
+        return f"Nothing is shown: {error}."
+    return f"{_describe_approval(request)}\n{format_input(request.input)}\n{_usage_of_approve()}"
+
+
 def _known_models(call: CommandCall) -> list[str]:
     config = call.service.config
     listed = [
@@ -324,4 +336,4 @@ def _usage_of_queue() -> str:
 
 
 def _usage_of_approve() -> str:
-    return "Answer with /approve <id> once|always|deny [reason]."
+    return "/approve <id> shows the input; answer with /approve <id> once|always|deny [reason]."

@@ -21,14 +21,14 @@ from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
 from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
+from nacre.agent.shared_approvals import SharedApprovals
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.turn_request import TurnRequest
 from nacre.agent.turn_state import add_decision, read_turn_state
 from nacre.config import choose_runtime
-from nacre.errors import ApprovalError, ConfigError, SessionError, StorageError
+from nacre.errors import ConfigError, SessionError, StorageError
 from nacre.messages import Usage
 from nacre.telemetry import current_trace
-from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from nacre.config import AgentConfig, AgentsConfig, QueueMode, SystemConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import InboxItem, SessionRecord, Store, TurnState
-    from nacre.tools import ApprovalDecision
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
@@ -86,6 +85,10 @@ class AgentService:
         if context.store.cluster is not None:
             self.shared = SharedSessions(context.store, context.store.cluster, self, self._runs)
             self._queues.discard_items = self.shared.discard
+        self.approvals = SharedApprovals(
+            context.approvals, log=self._approval_log, store=context.store, shared=self.shared
+        )
+        """The open approvals, also those of other gateways."""
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -294,8 +297,11 @@ class AgentService:
                 was_aborted = run is not None and await run.abort(payload["reason"])
                 return {"wasAborted": was_aborted}
             case "approval":
-                await self._answer_here(run, payload["approvalId"], payload["answer"])
+                await self.approvals.answer_here(run, payload["approvalId"], payload["answer"])
                 return {}
+            case "approval_input":
+                found = await self.approvals.read_input_here(run, payload["approvalId"])
+                return {"input": found}
             case "client_results":
                 await _deliver_here(run, item.run_id, payload["results"])
                 return {}
@@ -308,23 +314,6 @@ class AgentService:
                 }
             case _:
                 raise SessionError(f"this version does not know {item.kind!r}", code="invalid")
-
-    async def _answer_here(
-        self, run: AgentRun | None, approval_id: str, answer: dict[str, Any]
-    ) -> None:
-        approvals = self._context.approvals
-        # A turn that was taken over asks again.
-        with anyio.move_on_after(_REOPEN_SECONDS):
-            while (
-                run is not None
-                and not run.has_ended
-                and not approvals.was_closed(approval_id)
-                and all(request.id != approval_id for request in approvals.pending)
-            ):
-                await approvals.wait_for_change()
-        approvals.answer(approval_id, _decision_from_json(answer))
-        # Before the sender learns that it counts.
-        await self._approval_log.settle()
 
     # Runs of this gateway and of others.
 
@@ -359,24 +348,6 @@ class AgentService:
             return
         for result in results:
             run.deliver(result.call_id, result.content, result.is_error)
-
-    async def answer_approval(self, approval_id: str, decision: ApprovalDecision) -> None:
-        """Answer an open approval of any gateway. Raises ApprovalError and StorageError."""
-        approvals = self._context.approvals
-        is_here = any(request.id == approval_id for request in approvals.pending)
-        if is_here or approvals.was_closed(approval_id) or self.shared is None:
-            approvals.answer(approval_id, decision)
-            return
-        record = await self._context.store.approval(approval_id)
-        if record is None:
-            raise ApprovalError(f"the approval {approval_id[:_MAX_SHOWN_ID]!r} does not exist")
-        if record.state != "open":
-            raise ApprovalError(f"the approval {approval_id!r} was answered already")
-        payload: JsonObject = {"approvalId": approval_id, "answer": _decision_to_json(decision)}
-        try:
-            await self.shared.send_to(record.session_id, "approval", payload, run_id=record.run_id)
-        except SessionError as error:
-            raise ApprovalError(f"the approval {approval_id!r} is not open: {error}") from error
 
     @property
     def config(self) -> SystemConfig:
@@ -623,30 +594,6 @@ async def _deliver_here(run: AgentRun | None, run_id: str, results: list[dict[st
     # The first that is not open says why.
     for result in sorted(results, key=lambda it: it["callId"] not in missing):
         run.deliver(result["callId"], result["content"], result["isError"])
-
-
-def _decision_to_json(decision: ApprovalDecision) -> JsonObject:
-    match decision:
-        case AllowOnce():
-            return {"how": "once"}
-        case AllowAlways():
-            return {"how": "always"}
-        case AllowEdited():
-            return {"how": "edited", "input": decision.input}
-        case Deny():
-            return {"how": "deny", "reason": decision.reason}
-
-
-def _decision_from_json(data: dict[str, Any]) -> ApprovalDecision:
-    match data["how"]:
-        case "once":
-            return AllowOnce()
-        case "always":
-            return AllowAlways()
-        case "edited":
-            return AllowEdited(data["input"])
-        case _:
-            return Deny(data.get("reason", ""))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from nacre.cli.call_view import input_lines
 from nacre.cli.output import shorten
-from nacre.display import UnshowableInputError, escape, format_input
+from nacre.display import UnshowableInputError, format_input
 from nacre.errors import ApprovalError, NacreError
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tools import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from nacre.cli.agent_screen import Screen
     from nacre.cli.runner import StopSignals
     from nacre.cli.terminal_input import TypedLines
-    from nacre.json_types import JsonObject, JsonValue
+    from nacre.json_types import JsonObject
 
 
 _MAX_LINES: Final = 120
@@ -43,28 +44,16 @@ _CUT_NOTE: Final = "(long texts are cut; `e` shows the whole input in your edito
 
 
 def format_input_lines(given: JsonObject) -> list[str]:
-    """One or more lines per member. A text of several lines is indented behind a bar.
+    """The lines of `input_lines`, or a shorter form if there are too many.
 
     Raises UnshowableInputError for an input with too many parts.
     """
     # First, because it rejects input that is too deep or has too many parts.
     short = format_input(given)
-    if not given:
-        return ["(no input)"]
-    lines = [line for key, value in given.items() for line in _member_lines(key, value)]
+    lines = input_lines(given)
     if len(lines) <= _MAX_LINES and sum(map(len, lines)) <= _MAX_CHARACTERS:
         return lines
     return [short, _CUT_NOTE] if _CUT_MARK in short else [short]
-
-
-def _member_lines(key: str, value: JsonValue) -> list[str]:
-    name = escape(json.dumps(key, ensure_ascii=False))
-    if isinstance(value, str) and "\n" in value:
-        text = [f"  | {escape(line.expandtabs(4))}" for line in value.split("\n")]
-        return [f"{name}:", *text]
-    written = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
-    first, *rest = (escape(line) for line in written)
-    return [f"{name}: {first}", *rest]
 
 
 _DEFAULT_EDITOR: Final = "vi"

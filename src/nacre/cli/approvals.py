@@ -1,4 +1,4 @@
-"""Commands `nacre approvals`: list and answer the approvals that a gateway waits for."""
+"""Commands `nacre approvals`: list, show and answer the approvals that a gateway waits for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from nacre.cli.call_view import input_text
+from nacre.cli.call_view import input_lines, input_text
 from nacre.cli.gateway_client import GatewayError, UrlOption, request_gateway
 from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import (
@@ -59,6 +59,32 @@ def list_command(
     write_table(printer, ("approval", "tool", "input", "reason", "session", "expires"), rows)
     if not pending:
         say("no call waits for an approval")
+    return printer.problem or ExitStatus.COMPLETED
+
+
+def show_command(
+    approval: Annotated[
+        str, typer.Argument(metavar="ID", help="The approval.", show_default=False)
+    ],
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    is_json: JsonOption = False,
+) -> int:
+    """Show the whole input of a call that waits for an approval, with its secrets.
+
+    Exit status: 0, or 1 if the approval is not open or the gateway cannot be reached.
+    """
+    path = f"/api/approvals/{quote(approval, safe='')}/input"
+    try:
+        given = cast("JsonObject", request_gateway(config, url, path)["input"])
+    except GatewayError as error:
+        warn(str(error))
+        return ExitStatus.FAILED
+    printer = Printer()
+    if is_json:
+        printer.write_json(given, is_indented=printer.is_terminal)
+    else:
+        printer.write("".join(f"{line}\n" for line in input_lines(given)))
     return printer.problem or ExitStatus.COMPLETED
 
 
@@ -113,7 +139,10 @@ def _parse_input(text: str) -> JsonObject:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="List and answer the approvals of a gateway.", no_args_is_help=True)
+    group = typer.Typer(
+        help="List, show and answer the approvals of a gateway.", no_args_is_help=True
+    )
     group.command("list")(list_command)
+    group.command("show")(show_command)
     group.command("answer")(answer_command)
     app.add_typer(group, name="approvals")

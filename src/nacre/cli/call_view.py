@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.output import Branch, count_text, duration_text, shorten, size_text
@@ -25,6 +26,23 @@ _MAX_ERROR_CHARACTERS: Final = 300
 def input_text(given: JsonValue) -> str:
     """The input as JSON on one line, shortened; empty for no input."""
     return "" if given in (None, {}) else value_text(given, max_characters=_MAX_INPUT_CHARACTERS)
+
+
+def input_lines(given: JsonObject) -> list[str]:
+    """The whole input: one or more lines per member, with invisible characters escaped. A text of
+    several lines is indented behind a bar."""
+    lines = [line for key, value in given.items() for line in _member_lines(key, value)]
+    return lines or ["(no input)"]
+
+
+def _member_lines(key: str, value: JsonValue) -> list[str]:
+    name = escape(json.dumps(key, ensure_ascii=False))
+    if isinstance(value, str) and "\n" in value:
+        text = [f"  | {escape(line.expandtabs(4))}" for line in value.split("\n")]
+        return [f"{name}:", *text]
+    written = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
+    first, *rest = (escape(line) for line in written)
+    return [f"{name}: {first}", *rest]
 
 
 def value_text(value: JsonValue, *, max_characters: int = _MAX_VALUE_CHARACTERS) -> str:

@@ -199,7 +199,8 @@ def required_scope(method: str, path: str) -> TokenScope:
         return "admin"
     match method:
         case "GET" | "HEAD" | "OPTIONS":
-            return "read"
+            # The whole input of a call, with its secrets.
+            return "approve" if path.startswith("/api/approvals/") else "read"
         case "POST" if path == "/api/web/codes":
             # The link has the scopes of this token.
             return "read"

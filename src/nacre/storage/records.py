@@ -265,7 +265,7 @@ class Lease:
     is_expired: bool = False
 
 
-InboxKind = Literal["message", "abort", "approval", "client_results", "delete"]
+InboxKind = Literal["message", "abort", "approval", "approval_input", "client_results", "delete"]
 InboxState = Literal["open", "accepted", "done"]
 
 

@@ -245,16 +245,28 @@ class ApprovalQueue:
         Raises ApprovalError if it is not open, or if the answer is invalid; the request then
         stays open.
         """
-        pending = self._open.get(request_id)
-        if pending is None:
-            ending = self._closed.get(request_id, "does not exist, or was closed long ago")
-            raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_CHARACTERS]!r} {ending}")
+        pending = self._find_open(request_id)
         decision = parse_decision(answer)
         if isinstance(decision, AllowEdited):
             pending.request.check_edited_input(decision.input)
         pending.decision = decision
         self._close(pending, "was answered already")
         pending.has_decision.set()
+
+    def find(self, request_id: str) -> ApprovalRequest:
+        """Return an open request. Raises ApprovalError if it is not open."""
+        return self._find_open(request_id).request
+
+    def _find_open(self, request_id: str) -> PendingApproval:
+        pending = self._open.get(request_id)
+        if pending is None:
+            ending = self._closed.get(request_id, "does not exist, or was closed long ago")
+            raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_CHARACTERS]!r} {ending}")
+        return pending
+
+    def is_open(self, request_id: str) -> bool:
+        """Whether the request waits for an answer."""
+        return request_id in self._open
 
     def expect(self, earlier: EarlierApproval) -> None:
         """Keep the id and the decision of an earlier request for the call that repeats it."""

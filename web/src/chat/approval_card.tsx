@@ -1,21 +1,26 @@
 /** An approval request: what is asked, the time left, and the answers. */
 import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import { describeError } from "../api/client";
 import type { Json } from "../api/types";
-import { formatTimeLeft, formatValue, showControls } from "../model/format";
-import { answerApproval, type ApprovalAnswer } from "../state/approvals";
+import { formatInput, formatTimeLeft, showControls } from "../model/format";
+import { answerApproval, type ApprovalAnswer, loadApprovalInput } from "../state/approvals";
 import { hasScope } from "../state/auth";
 import { useServerNow } from "../state/clock";
 import { Code } from "../ui/code";
 import { Button } from "../ui/controls";
+import { ValueView } from "./value_view";
+
+/** A longer input is shown in parts. */
+const MAX_CODE_CHARACTERS = 30_000;
 
 interface ApprovalProps {
   approvalId: string;
   toolName: string;
   toolId: string;
   reason: string;
+  /** Without secrets and the ends of long texts, until the whole input is loaded. */
   input: Json;
   expiresAt: number;
 }
@@ -24,10 +29,23 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
   const mode = useSignal<"choose" | "edit" | "deny">("choose");
   const isBusy = useSignal(false);
   const problem = useSignal("");
-  const draft = useSignal(formatValue(input));
+  const draft = useSignal("");
+  const whole = useSignal<Json | undefined>(undefined);
+  const partProblem = useSignal("");
   const why = useSignal("");
   const card = useRef<HTMLElement>(null);
   const now = useServerNow(true);
+  const canAnswer = hasScope("approve");
+  // Nobody should allow what the record of the call leaves out.
+  useEffect(() => {
+    if (!canAnswer) return;
+    loadApprovalInput(approvalId).then(
+      (loaded) => (whole.value = loaded),
+      (error: unknown) => (partProblem.value = describeError(error)),
+    );
+  }, [approvalId, canAnswer]);
+  const shown = formatInput(whole.value ?? input);
+  const isLoading = canAnswer && whole.value === undefined && partProblem.value === "";
 
   const send = async (answer: ApprovalAnswer) => {
     isBusy.value = true;
@@ -53,7 +71,7 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
     }
     void send({ answer: "edit", input: edited });
   };
-  const canAnswer = hasScope("approve");
+  const canAllow = canAnswer && !isBusy.value && !isLoading;
   return (
     <section ref={card} class="approval" role="group" aria-label={`Approval of ${toolName}`}>
       <header>
@@ -65,7 +83,7 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
       </header>
       {mode.value === "edit" ? (
         <label>
-          <span class="hint">Input as JSON. Secrets are not shown: write them again.</span>
+          <span class="hint">Input as JSON.{whole.value === undefined && " Secrets are not shown: write them again."}</span>
           <textarea
             class="mono"
             rows={Math.min(14, draft.value.split("\n").length + 1)}
@@ -75,7 +93,10 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
           />
         </label>
       ) : (
-        <Code code={formatValue(input)} language="json" />
+        <InputView text={shown} />
+      )}
+      {whole.value === undefined && !isLoading && (
+        <p class={partProblem.value === "" ? "hint" : "problem"}>Secrets and the ends of long texts are not shown. {partProblem.value}</p>
       )}
       {mode.value === "deny" && (
         <label>
@@ -92,13 +113,19 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
       <div class="approval-actions">
         {mode.value === "choose" && (
           <>
-            <Button variant="primary" disabled={isBusy.value || !canAnswer} onClick={() => void send({ answer: "allow-once" })}>
+            <Button variant="primary" disabled={!canAllow} onClick={() => void send({ answer: "allow-once" })}>
               Allow once
             </Button>
-            <Button disabled={isBusy.value || !canAnswer} title="Also allow this tool with exactly this input, in this session" onClick={() => void send({ answer: "allow-always" })}>
+            <Button disabled={!canAllow} title="Also allow this tool with exactly this input, in this session" onClick={() => void send({ answer: "allow-always" })}>
               Always
             </Button>
-            <Button disabled={isBusy.value || !canAnswer} onClick={() => (mode.value = "edit")}>
+            <Button
+              disabled={!canAllow}
+              onClick={() => {
+                draft.value = shown;
+                mode.value = "edit";
+              }}
+            >
               Edit
             </Button>
             <Button variant="danger" disabled={isBusy.value || !canAnswer} onClick={() => (mode.value = "deny")}>
@@ -128,4 +155,9 @@ export function ApprovalCard({ approvalId, toolName, toolId, reason, input, expi
       </div>
     </section>
   );
+}
+
+function InputView({ text }: { text: string }) {
+  if (text.length <= MAX_CODE_CHARACTERS) return <Code code={text} language="json" />;
+  return <ValueView label="Input" value={text} cut={null} address={undefined} />;
 }

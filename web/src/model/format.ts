@@ -86,6 +86,23 @@ export function formatValue(value: Json): string {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
+/**
+ * Characters that a person cannot see as what they are: controls and marks, spaces other than the plain one, and letters
+ * and symbols that are drawn as nothing. The same as in the terminal.
+ */
+const INVISIBLE =
+  /[\p{C}\u0085\u00a0\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f\u2800\u3000\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
+
+/** Return an input as JSON in which nothing is invisible: it is still JSON, with escapes such as `\u202e`. */
+export function formatInput(value: Json): string {
+  return JSON.stringify(value, null, 2).replace(INVISIBLE, (character) => (character === "\n" ? character : escapeUnits(character)));
+}
+
+function escapeUnits(character: string): string {
+  const units = character.split("").map((unit) => unit.charCodeAt(0));
+  return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
+}
+
 /** Return one line about an input or a result. */
 export function summarize(value: Json): string {
   if (value === null) return "";

@@ -32,6 +32,11 @@ async function loadApprovals(): Promise<void> {
   }
 }
 
+/** Return the input that the call is going to be made with: whole, and with its secrets. Throws `ApiError`. */
+export async function loadApprovalInput(approvalId: string): Promise<Json> {
+  return (await request<{ input: Json }>(`/api/approvals/${approvalId}/input`)).input;
+}
+
 /** Answer a request. The event stream then tells all pages. Throws `ApiError`. */
 export async function answerApproval(approvalId: string, answer: ApprovalAnswer): Promise<void> {
   await request(`/api/approvals/${approvalId}`, { method: "POST", body: answer });

@@ -235,7 +235,7 @@ async def _answer(run: AgentRun, body: RunAgentInput, state: GatewayState) -> No
     agents = state.system.agents
     try:
         for entry in body.resume or []:
-            await agents.answer_approval(entry.interrupt_id, _decide(entry))
+            await agents.approvals.answer(entry.interrupt_id, _decide(entry))
         results = [
             ClientResult(
                 call_id=message.tool_call_id,

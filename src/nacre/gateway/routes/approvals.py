@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, assert_never
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import ConfigDict, Field
 
 from nacre.agent.approval_log import approval_to_json
@@ -10,6 +10,7 @@ from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.routing import (
     BEARER,
+    GatewayState,
     JsonMap,
     JsonRoute,
     OpaqueMap,
@@ -23,7 +24,7 @@ from nacre.tools import AllowAlways, AllowEdited, AllowOnce, ApprovalRequest, De
 
 
 class PendingApproval(ResponseModel):
-    """A tool call that waits for approval. Secrets in the input are redacted."""
+    """A tool call that waits for approval."""
 
     approval_id: str
     tool_call_id: str
@@ -32,6 +33,7 @@ class PendingApproval(ResponseModel):
     tool_id: str
     tool_name: str
     input: OpaqueMap
+    """Without secrets and the ends of long texts; see `GET /api/approvals/{id}/input`."""
     reason: str
     """Why the call needs approval."""
     run_id: str
@@ -79,6 +81,14 @@ class ApprovalDecisionRequest(RequestModel):
             ],
         }
     )
+
+
+class ApprovalInputResponse(ResponseModel):
+    """What an open approval is about."""
+
+    approval_id: str
+    input: OpaqueMap
+    """The whole input of the call, with its secrets."""
 
 
 class ApprovalDecisionResponse(ResponseModel):
@@ -159,6 +169,24 @@ async def list_approvals(
     return ApprovalsResponse(pending=tuple(pending), past=tuple(map(approval_info, past)))
 
 
+@router.get(
+    "/{approval_id}/input",
+    summary="Get the whole input of an open approval",
+    responses=error_responses(404, 409),
+)
+async def get_approval_input(
+    approval_id: str, response: Response, state: State
+) -> ApprovalInputResponse:
+    """Get the input that the call is going to be made with. The lists of approvals leave out its
+    secrets and the ends of long texts, so show this to the person who decides."""
+    response.headers["cache-control"] = "no-store"
+    try:
+        found = await state.system.agents.approvals.read_input(approval_id)
+    except ApprovalError as error:
+        raise _convert_closed(approval_id, error, state) from None
+    return ApprovalInputResponse(approval_id=approval_id, input=found)
+
+
 @router.post(
     "/{approval_id}", summary="Answer an approval", responses=error_responses(404, 409, 415)
 )
@@ -166,19 +194,22 @@ async def answer_approval(
     approval_id: str, body: ApprovalDecisionRequest, state: State
 ) -> ApprovalDecisionResponse:
     """Answer a pending approval. Only the first answer counts."""
-    queue = state.system.approvals
     answer = _decision(body)
     try:
-        await state.system.agents.answer_approval(approval_id, answer)
+        await state.system.agents.approvals.answer(approval_id, answer)
     except ApprovalError as error:
-        is_open = any(request.id == approval_id for request in queue.pending)
-        if is_open or str(error).startswith("the edited input"):
+        if state.system.approvals.is_open(approval_id) or str(error).startswith("the edited input"):
             # Everything but the input was checked before.
             raise ApiError(422, str(error), path="body.input") from None
-        is_unknown = "does not exist" in str(error)
-        status = 404 if is_unknown and not queue.was_closed(approval_id) else 409
-        raise ApiError(status, str(error)) from None
+        raise _convert_closed(approval_id, error, state) from None
     return ApprovalDecisionResponse(approval_id=approval_id, answer=body.answer)
+
+
+def _convert_closed(approval_id: str, error: ApprovalError, state: GatewayState) -> ApiError:
+    """The error for an approval that is not open."""
+    is_unknown = "does not exist" in str(error)
+    is_unknown = is_unknown and not state.system.approvals.was_closed(approval_id)
+    return ApiError(404 if is_unknown else 409, str(error))
 
 
 def _decision(body: ApprovalDecisionRequest) -> AllowOnce | AllowAlways | AllowEdited | Deny:

@@ -28,6 +28,8 @@ async def test_the_status_has_workers_runs_database_and_disk(tmp_path: Path) -> 
         await world.system.runtime.sandbox.ensure_available()
         await world.start("wait")
         status = await world.get("/api/status")
+        # One gateway serves a file.
+        assert await world.get("/api/gateways") == {"gateways": []}
     assert (status["pid"], status["auth"]) == (os.getpid(), {"mode": "token"})
     assert status["memoryBytes"] > 1_000_000
     assert [worker["state"] for worker in status["workers"]] == ["idle"]

@@ -151,3 +151,13 @@ async def test_metrics_show_leases_takeovers_lag_and_depth(worlds: tuple[World, 
     assert "nacre_leases_held 1.0" in text
     for name in ("takeovers", "inbox_open", "remote_event_lag_seconds"):
         assert f"nacre_{name} " in text
+
+
+async def test_the_gateways_are_listed_with_what_they_hold(worlds: tuple[World, World]) -> None:
+    one, other = worlds
+    await start_waiting(one)
+    first, second = (await other.get("/api/gateways"))["gateways"]
+    assert (first["state"], first["sessions"], first["waiting"]) == ("alive", 1, 1)
+    assert (second["state"], second["sessions"], second["waiting"]) == ("alive", 0, 0)
+    assert [first["isThis"], second["isThis"]] == [False, True]
+    assert first["version"] == second["version"] != ""

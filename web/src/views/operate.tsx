@@ -13,9 +13,10 @@ import { DataTable, Fetched, JsonBlock, type Loaded, TabPanel, Tabs, useRequest 
 
 const REFRESH_MS = 5000;
 
-type Tab = "health" | "cells" | "servers" | "plugins" | "heartbeats" | "codex" | "approvals" | "logs";
+type Tab = "health" | "gateways" | "cells" | "servers" | "plugins" | "heartbeats" | "codex" | "approvals" | "logs";
 const TABS: readonly { id: Tab; label: string }[] = [
   { id: "health", label: "Health" },
+  { id: "gateways", label: "Gateways" },
   { id: "cells", label: "Cells" },
   { id: "servers", label: "MCP servers" },
   { id: "plugins", label: "Plugins" },
@@ -29,15 +30,21 @@ export default function Operate({ query }: ViewProps) {
   const tab = TABS.find(({ id }) => id === query.get("tab"))?.id ?? "health";
   const heartbeats = useRequest<{ heartbeats: Heartbeat[] }>("/api/heartbeats", undefined, REFRESH_MS);
   const threads = useRequest<{ threads: Thread[] }>("/api/codex/threads", undefined, REFRESH_MS);
+  const gateways = useRequest<{ gateways: Gateway[] }>("/api/gateways", undefined, REFRESH_MS);
   // Of these, most gateways have none.
-  const isShown = (id: Tab) =>
-    id === tab || (id === "heartbeats" ? (heartbeats.data?.heartbeats.length ?? 0) > 0 : id !== "codex" || (threads.data?.threads.length ?? 0) > 0);
+  const counts: Partial<Record<Tab, number>> = {
+    gateways: gateways.data?.gateways.length ?? 0,
+    heartbeats: heartbeats.data?.heartbeats.length ?? 0,
+    codex: threads.data?.threads.length ?? 0,
+  };
+  const isShown = (id: Tab) => id === tab || counts[id] !== 0;
   return (
     <div class="operate-view">
       <PageHeader title="Operate">{hasScope("admin") && <DiagnosticsButton />}</PageHeader>
       <Tabs label="Operate" tabs={TABS.filter(({ id }) => isShown(id))} current={tab} onChange={(id) => navigate(`/operate?tab=${id}`, { replace: true })} />
       <TabPanel id={tab}>
         {tab === "health" && <Health />}
+        {tab === "gateways" && <Gateways loaded={gateways} />}
         {tab === "cells" && <Cells />}
         {tab === "servers" && <Servers />}
         {tab === "plugins" && <Plugins />}
@@ -167,6 +174,59 @@ function Card({ title, badge, children }: { title: string; badge?: [string, stri
         ))}
       </dl>
     </section>
+  );
+}
+
+interface Gateway {
+  id: string;
+  name: string;
+  address: string;
+  machine: string;
+  version: string;
+  state: string;
+  isThis: boolean;
+  startedAt: number;
+  secondsSinceRenewal: number;
+  sessions: number;
+  running: number;
+  waiting: number;
+  queued: number;
+  inbox: number;
+}
+
+function Gateways({ loaded }: { loaded: Loaded<{ gateways: Gateway[] }> }) {
+  return (
+    <Fetched loaded={loaded}>
+      {({ gateways }) =>
+        gateways.length === 0 ? (
+          <EmptyState title="This gateway is the only one">
+            <p>Gateways that share a PostgreSQL database appear here.</p>
+          </EmptyState>
+        ) : (
+          <DataTable label="Gateways" head={["Gateway", "State", "Version", "Started", "Sessions", "Running", "Waiting", "Queued", "Inbox"]}>
+            {gateways.map((gateway) => (
+              <tr key={gateway.id}>
+                <td>
+                  <strong>{gateway.name}</strong> {gateway.isThis && <span class="badge accent">this one</span>}
+                  <p class="hint">{gateway.address || gateway.machine}</p>
+                </td>
+                <td>
+                  <StateBadge state={gateway.state} />
+                  {gateway.state !== "alive" && <p class="hint">renewed {formatAge(gateway.secondsSinceRenewal)} ago</p>}
+                </td>
+                <td>{gateway.version}</td>
+                <td>{formatTime(gateway.startedAt)}</td>
+                {[gateway.sessions, gateway.running, gateway.waiting, gateway.queued, gateway.inbox].map((count, index) => (
+                  <td key={index} class="number">
+                    {count}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </DataTable>
+        )
+      }
+    </Fetched>
   );
 }
 
@@ -441,8 +501,8 @@ function Threads({ loaded }: { loaded: Loaded<{ threads: Thread[] }> }) {
   );
 }
 
-const GOOD_STATES = new Set(["ready", "running", "connected", "loaded", "ok"]);
-const BAD_STATES = new Set(["failed", "unavailable", "error", "stopped"]);
+const GOOD_STATES = new Set(["alive", "ready", "running", "connected", "loaded", "ok"]);
+const BAD_STATES = new Set(["dead", "failed", "unavailable", "error", "stopped"]);
 
 function StateBadge({ state }: { state: string }) {
   const tone = GOOD_STATES.has(state) ? "good" : BAD_STATES.has(state) ? "bad" : "";

@@ -1,4 +1,4 @@
-"""Operate the gateway: its status, MCP servers, logs, diagnostics and threads of Codex."""
+"""Operate the gateway: its status, MCP servers, logs, diagnostics, Codex, other gateways."""
 
 import logging
 import os
@@ -194,6 +194,34 @@ class CodexThreadsResponse(ResponseModel):
     """The threads, the last used first."""
 
     threads: tuple[CodexThreadInfo, ...]
+
+
+class GatewayInfo(ResponseModel):
+    """A gateway on the same PostgreSQL server, and what it holds."""
+
+    id: str
+    name: str
+    address: str
+    machine: str
+    version: str
+    state: Literal["alive", "silent", "dead"]
+    """`silent` if it has a connection to the database, and does not renew its leases."""
+    is_this: bool
+    """Whether it is the gateway that answers."""
+    started_at: float
+    seconds_since_renewal: float
+    sessions: int
+    running: int
+    waiting: int
+    queued: int
+    inbox: int
+    """What was sent to it, and it has not read."""
+
+
+class GatewaysResponse(ResponseModel):
+    """The gateways, the oldest first; none with SQLite, which one gateway serves."""
+
+    gateways: tuple[GatewayInfo, ...]
 
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -445,6 +473,35 @@ async def list_codex_threads(
                 updated_at=record.updated,
             )
             for record in await state.system.store.threads(limit)
+        )
+    )
+
+
+@router.get("/gateways", summary="List gateways", responses=error_responses())
+async def list_gateways(state: State) -> GatewaysResponse:
+    """List the gateways that share the PostgreSQL database of this one."""
+    cluster = state.system.store.cluster
+    if cluster is None:
+        return GatewaysResponse(gateways=())
+    return GatewaysResponse(
+        gateways=tuple(
+            GatewayInfo(
+                id=record.owner,
+                name=record.name,
+                address=record.address,
+                machine=record.machine,
+                version=record.version,
+                state=record.state,
+                is_this=record.owner == cluster.leases.owner,
+                started_at=record.started,
+                seconds_since_renewal=record.seconds_since_renewal,
+                sessions=record.sessions,
+                running=record.running,
+                waiting=record.waiting,
+                queued=record.queued,
+                inbox=record.inbox,
+            )
+            for record in await cluster.leases.gateways()
         )
     )
 

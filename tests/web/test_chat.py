@@ -75,7 +75,10 @@ return { sum, held };
     await expect(page.locator("strong", has_text="three")).to_be_visible()
     await expect(page.get_by_role("listitem").filter(has_text="two")).to_be_visible()
     await expect(page.get_by_text(re.compile(r"\d+ in, \d+ out"))).to_be_visible()
-    await expect(page.get_by_text(re.compile("tokens saved"))).to_be_visible()
+    await page.get_by_role("button", name=re.compile("tokens saved")).click()
+    saved = page.get_by_role("region", name="What code mode saved")
+    await expect(saved.get_by_role("row", name="Definitions of tools")).to_contain_text("kB")
+    await expect(saved.get_by_role("row", name="Results of calls")).to_contain_text(" B")
     await expect(program(page)).to_contain_text("javascript")
     await expect(program(page).locator("header .call-time")).to_have_text(re.compile(r"\d+ m?s"))
     await expect(program(page).locator(".hljs-keyword").first).to_have_text("const")
@@ -199,11 +202,29 @@ async def test_old_turns_come_in_pages_and_nothing_moves(
     first = page.locator(f'[data-run="{first_run}"]')
     await expect(turns.first.and_(first)).to_have_count(0)
     await expect(first).to_be_in_viewport()
+    # Turns far from the reader leave the page, which keeps their place.
+    oldest = page.locator(f'[data-run="{runs[0]["runId"]}"]')
+    newest = page.locator(f'[data-run="{runs[-1]["runId"]}"]')
+    await page.wait_for_function(_SCROLL_TO_START, arg=runs[0]["runId"])
+    await expect(oldest).to_contain_text("Answer to m0")
+    await expect(newest).to_be_empty()
     await page.get_by_role("button", name="To the end").click()
-    await expect(page.get_by_text("Answer to m52", exact=True)).to_be_in_viewport()
+    await expect(newest).to_contain_text("Answer to m52")
+    await expect(newest).to_be_in_viewport()
+    await expect(oldest).to_be_empty()
     # A link to an old turn loads it.
     await app.open(f"/sessions/{session}?run={runs[1]['runId']}")
     await expect(page.get_by_text("Answer to m1", exact=True)).to_be_in_viewport()
+
+
+_SCROLL_TO_START = """
+(runId) => {
+  const log = document.querySelector("[role=log]");
+  const isAtStart = log.scrollTop === 0 && document.querySelector(`[data-run="${runId}"]`) !== null;
+  log.scrollTop = 0;
+  return isAtStart;
+}
+"""
 
 
 async def test_the_stop_button_stays_until_the_gateway_has_confirmed(

@@ -28,6 +28,37 @@ async def test_a_message_during_a_run_steers_it_and_the_page_says_so(
     assert "and be brief" in shared_home.model.requests(marker)[-1].prompt
 
 
+async def test_messages_of_a_follow_up_and_collected_ones_say_that_they_wait(
+    app: App, shared_home: Home
+) -> None:
+    code = "return tools.kit_hold({ note: 'n' })"
+    marker = shared_home.model.script(
+        Call("exec", {"code": code}), Say("the first is done"), Say("so is the second"), Say("both")
+    )
+    page = await app.open("/")
+    await send(page, f"begin {marker}")
+    held = await shared_home.outside.call()
+    await page.get_by_role("radio", name="Follow up").click()
+    await send(page, "then the second")
+    queued = page.get_by_text("Queued: its turn comes after the running one")
+    await expect(queued).to_have_count(1)
+    await page.get_by_role("radio", name="Collect").click()
+    await send(page, "collected one")
+    await send(page, "collected two")
+    await expect(queued).to_have_count(3)
+    await held.answer("ok")
+    turns = page.get_by_role("article")
+    await expect(turns).to_have_count(3)
+    await expect(turns.nth(0)).to_contain_text("the first is done")
+    await expect(turns.nth(1)).to_contain_text(re.compile("then the second.*so is the second"))
+    await expect(turns.nth(2)).to_contain_text(
+        re.compile("collected one.*collected two.*both", re.DOTALL)
+    )
+    await expect(queued).to_have_count(0)
+    await page.reload()
+    await expect(turns.nth(2)).to_contain_text("collected two")
+
+
 async def test_drafts_commands_and_the_palette_work_with_the_keyboard(
     app: App, gateway: Gateway, shared_home: Home
 ) -> None:

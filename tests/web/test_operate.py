@@ -1,14 +1,20 @@
 """Operate and catalog of a gateway with several agents, an MCP server and heartbeats."""
 
+import json
 import re
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
+import anyio
 import pytest
 from playwright.async_api import Browser, expect
 
-from nacre.testing import Say
+from nacre.testing import Call, Say
 from tests.e2e.gateways import CODE_MODE, Gateway, Home, open_home, time_server
-from tests.web.pages import App, find_barriers
+from tests.storage.conftest import PostgresServer, postgres, postgres_server
+from tests.web.pages import App, find_barriers, open_app, send
+
+__all__ = ["postgres", "postgres_server"]
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +84,15 @@ async def test_an_agent_is_woken(app: App) -> None:
     await expect(page.get_by_test_id("run-state")).to_have_text("Completed")
 
 
-async def test_the_log_is_filtered_and_saved(app: App) -> None:
+async def test_the_log_is_filtered_and_saved(app: App, shared_home: Home) -> None:
     page = await app.open("/operate?tab=logs")
     await page.get_by_label("Lowest level").select_option("debug")
+    file = anyio.Path(shared_home.folder) / "nacre.json5"
+    document = json.loads(await file.read_text(encoding="utf-8"))
+    document["tools"]["codeMode"]["timeoutMs"] = 12_345
+    await file.write_text(json.dumps(document), encoding="utf-8")
     log = page.get_by_role("log", name="Log")
-    await expect(log).to_contain_text("nacre")
+    await expect(log).to_contain_text("the configuration changed: tools")
     await page.get_by_label("Filter the log").fill("no line has this")
     await expect(page.get_by_text("No lines")).to_be_visible()
     await page.get_by_label("Filter the log").fill("nacre")
@@ -108,3 +118,32 @@ async def test_a_diagnostics_bundle_is_written_when_it_is_allowed(
     await gateway.events(run)
     result = (await gateway.get(f"/api/runs/{run}"))["result"]
     assert (result["error"], ".zip" in result["text"]) == ("", True)
+
+
+async def test_the_gateways_on_one_database_are_listed_with_their_runs(
+    browser: Browser, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with open_home(tmp_path) as home:
+        storage = {"url": postgres.url()}
+        await home.configure(tools=CODE_MODE, storage=storage)
+        code = "return tools.kit_pay({ amount: 1 })"
+        marker = home.model.script(Call("exec", {"code": code}), Say("never said"))
+        async with (
+            home.gateway() as first,
+            home.gateway() as second,
+            open_app(browser, second.url) as app,
+        ):
+            page = app.page
+            await page.goto(second.app_url)
+            await send(page, f"pay {marker}")
+            await expect(page.get_by_role("group", name="Approval of kit_pay")).to_be_visible()
+            await app.open("/operate")
+            await page.get_by_role("tab", name="Gateways").click()
+            rows = page.get_by_role("region", name="Gateways").get_by_role("row")
+            await expect(rows).to_have_count(3)
+            this = rows.filter(has_text="this one")
+            await expect(this.locator("td")).to_contain_text(["alive", "1", "0", "1", "0", "0"])
+            assert list(await find_barriers(page)) == []
+            await first.kill()
+            await expect(rows.filter(has_text="dead").or_(rows.nth(2))).to_be_visible()
+            app.check()

@@ -3,6 +3,7 @@ import test from "node:test";
 
 import type { SessionDocument, StoredCall, StoredTurn } from "../src/api/types";
 import { turnsFromDocument } from "../src/model/stored_turn";
+import { measureSavings } from "../src/model/turn";
 
 const CALL: StoredCall = {
   toolCallId: "c1",
@@ -81,4 +82,30 @@ test("a program whose arguments and result are cut still has its start and its e
   assert.equal(call?.code, 'one();\ntwo();\nthree("x", 40)');
   assert.equal(call?.language, "typescript");
   assert.deepEqual([call?.status, call?.error, call?.line, call?.column], ["failed", 'a "b"', 7, 3]);
+});
+
+test("the savings of a turn count definitions, and results that stayed in programs", () => {
+  const toolBytes = { sent: 1000, direct: 9000, sentTokens: 250, directTokens: 2250 };
+  const nested: StoredCall = { ...CALL, toolCallId: "n1", toolName: "read", input: {}, result: "x".repeat(400) };
+  const long: StoredCall = { ...nested, toolCallId: "n2", result: "start… [50,000 characters]" };
+  const page: StoredCall = { ...nested, toolCallId: "n3", result: "short", resultCut: { isCut: true, bytes: 7000 } };
+  const program: StoredCall = { ...CALL, result: { status: "completed", value: 1 }, children: [nested, long, page] };
+  const [turn] = turnsFromDocument({ ...DOCUMENT, turns: [{ ...TURN, toolBytes, calls: [program] }] });
+  assert.ok(turn);
+  const savings = measureSavings(turn);
+  const direct = 400 + 26 + 50_000 + 7000;
+  const sent = JSON.stringify(program.result).length;
+  assert.deepEqual(savings, {
+    definitions: { sent: 1000, direct: 9000 },
+    results: { sent, direct },
+    bytes: 8000 + direct - sent,
+    tokens: Math.floor((8000 + direct - sent) / 4),
+  });
+});
+
+test("a turn with direct tools has saved nothing", () => {
+  const toolBytes = { sent: 9000, direct: 9000, sentTokens: 2250, directTokens: 2250 };
+  const [turn] = turnsFromDocument({ ...DOCUMENT, turns: [{ ...TURN, toolBytes, calls: [{ ...CALL, toolName: "read", input: {} }] }] });
+  assert.ok(turn);
+  assert.equal(measureSavings(turn), null);
 });

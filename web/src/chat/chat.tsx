@@ -1,8 +1,8 @@
 /** A session as a chat, or the beginning of a new one. */
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type Signal, useSignal } from "@preact/signals";
 
-import { isLive } from "../model/turn";
+import { QUEUED } from "../model/turn";
 import { type OutboxEntry, isSteering } from "../model/outbox";
 import { sessionTitle } from "../model/session_list";
 import { type ViewProps, navigate } from "../router";
@@ -13,6 +13,7 @@ import { sessionList } from "../state/sessions";
 import { Button, EmptyState, ErrorState, IconButton, Loading, PageHeader, Spinner } from "../ui/controls";
 import { SessionMenu } from "../ui/session_menu";
 import { Composer, type OutgoingMessage } from "./composer";
+import { NearbyTurns } from "./nearby_turns";
 import { PromptView, TurnView } from "./turn_view";
 
 /** This near to the end, the page follows the text. */
@@ -151,6 +152,7 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
   const firstShown = useSignal("");
   const known = runIds.indexOf(firstShown.value);
   const start = known < 0 ? Math.max(0, runIds.length - FIRST_TURNS) : known;
+  const nearby = useMemo(() => new NearbyTurns(), []);
   const before = useRef({ top: 0, height: 0 });
   const frame = useRef(0);
 
@@ -199,7 +201,13 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
     addOlder();
     loadOlder();
   }, [start, runIds]);
-  useEffect(() => () => cancelAnimationFrame(frame.current), []);
+  useEffect(
+    () => () => {
+      cancelAnimationFrame(frame.current);
+      nearby.close();
+    },
+    [],
+  );
 
   useEffect(() => {
     if (target.runId === "") return;
@@ -232,7 +240,7 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
           )}
           {isEmpty && <EmptyState title="This session is empty" />}
           {runIds.slice(start).map((runId) => (
-            <TurnView key={runId} turn={chat.turn(runId)} sessionId={chat.sessionId} />
+            <TurnView key={runId} turn={chat.turn(runId)} sessionId={chat.sessionId} nearby={nearby} />
           ))}
           {waiting.map((entry) => (
             <OutgoingView key={entry.key} entry={entry} />
@@ -259,7 +267,10 @@ async function showTarget(chat: ChatStore, target: Target, scroll: { current: HT
 async function showElement(target: Target, scroll: { current: HTMLElement | null }): Promise<void> {
   const find = () => {
     const turn = scroll.current?.querySelector(`[data-run="${CSS.escape(target.runId)}"]`) ?? null;
-    return target.callId === "" ? turn : (turn?.querySelector(`[data-call="${CSS.escape(target.callId)}"]`) ?? null);
+    if (target.callId === "") return turn;
+    // A turn that is far from the window gets its parts when it is near.
+    turn?.scrollIntoView();
+    return turn?.querySelector(`[data-call="${CSS.escape(target.callId)}"]`) ?? null;
   };
   for (let frames = TARGET_FRAMES; frames > 0 && find() === null; frames--) await nextFrame();
   const found = find() ?? scroll.current?.querySelector(`[data-run="${CSS.escape(target.runId)}"]`);
@@ -276,17 +287,17 @@ function nextFrame(): Promise<void> {
   return new Promise((resolve) => requestAnimationFrame(() => resolve()));
 }
 
-/** Tell whether a turn shows the message already. */
+/** Tell whether a turn shows the message already. A queued turn shows the first message that it collects. */
 function isShown(chat: ChatStore, entry: OutboxEntry): boolean {
   if (entry.runId === "" || isSteering(entry) || !chat.info.value.runIds.includes(entry.runId)) return false;
   const turn = chat.turn(entry.runId).value;
-  return turn.prompt !== undefined && (turn.status !== "queued" || isLive(turn));
+  return turn.prompt !== undefined && (turn.status !== "queued" || turn.prompt.text === entry.text);
 }
 
 const OUTGOING: Record<OutboxEntry["state"], string> = {
   sending: "Sending…",
   accepted: "Accepted",
-  queued: "Queued: its turn comes after the running one",
+  queued: QUEUED,
   consumed: "Read by the model",
   uncertain: "Uncertain",
   failed: "Not sent",

@@ -1,11 +1,12 @@
 /** One turn: the message, and everything until the agent has answered it. */
 import { type Signal, useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { describeError, request } from "../api/client";
 import type { MediaInfo, TextPart } from "../api/types";
 import { formatBytes, formatClock, formatCount, formatDuration, formatNumber } from "../model/format";
-import { type Item, type Prompt, type Turn, isLive } from "../model/turn";
+import { type Cost, type Item, type Prompt, type Savings, type Turn, isLive, measureSavings } from "../model/turn";
 import { href, navigate } from "../router";
 import { STOP_REASON } from "../state/chat";
 import { useServerNow } from "../state/clock";
@@ -17,6 +18,7 @@ import { Icon } from "../ui/icons";
 import { ImageView } from "../ui/image";
 import { Markdown } from "../ui/markdown";
 import { CallItem } from "./code_cell";
+import type { NearbyTurns, TurnPlace } from "./nearby_turns";
 import { QuestionForm } from "./answers";
 
 /** More items of a turn in one frame would take too long: each may be a long text or program. */
@@ -24,11 +26,32 @@ const ITEMS_PER_FRAME = 2;
 const MAX_PROMPT_CHARACTERS = 4000;
 const MAX_ANSWER_CHARACTERS = 1_000_000;
 
-export const TurnView = memo(function TurnView({ turn: source, sessionId }: { turn: Signal<Turn>; sessionId: string }) {
+export interface TurnViewProps {
+  turn: Signal<Turn>;
+  sessionId: string;
+  /** Knows which turns are so far from what the reader sees that they need not be in the page. */
+  nearby: NearbyTurns;
+}
+
+export const TurnView = memo(function TurnView({ turn: source, sessionId, nearby }: TurnViewProps) {
   const turn = source.value;
-  const drawn = useGradualCount(turn.items.length, ITEMS_PER_FRAME);
+  const element = useRef<HTMLElement>(null);
+  const place = useSignal<TurnPlace>({ isFar: false, height: 0 });
+  useEffect(() => (element.current === null ? undefined : nearby.watch(element.current, place)), [nearby]);
+  const { isFar, height } = place.value;
+  const drawn = useGradualCount(turn.items.length, ITEMS_PER_FRAME, isFar);
+  // A turn that comes back keeps its height until all of its parts are there.
+  const style = isFar ? { height: `${height}px` } : drawn < turn.items.length && height > 0 ? { minHeight: `${height}px` } : undefined;
   return (
-    <article class="turn" data-run={turn.runId} aria-busy={isLive(turn)}>
+    <article ref={element} class="turn" data-run={turn.runId} aria-busy={isLive(turn)} style={style}>
+      {!isFar && <TurnContent turn={turn} sessionId={sessionId} drawn={drawn} />}
+    </article>
+  );
+});
+
+function TurnContent({ turn, sessionId, drawn }: { turn: Turn; sessionId: string; drawn: number }) {
+  return (
+    <>
       {turn.prompt !== undefined && <PromptView prompt={turn.prompt} />}
       {turn.trigger !== "" && <p class="hint">Started by {turn.trigger}</p>}
       {turn.dropped > 0 && <p class="hint">The first {formatNumber(turn.dropped)} events of this run are no longer available.</p>}
@@ -41,9 +64,9 @@ export const TurnView = memo(function TurnView({ turn: source, sessionId }: { tu
         </p>
       )}
       <TurnEnd turn={turn} sessionId={sessionId} />
-    </article>
+    </>
   );
-});
+}
 
 export function PromptView({ prompt }: { prompt: Prompt }) {
   const isWhole = useSignal(false);
@@ -176,9 +199,11 @@ function MediaView({ media }: { media: MediaInfo }) {
 function TurnEnd({ turn, sessionId }: { turn: Turn; sessionId: string }) {
   const live = isLive(turn);
   const now = useServerNow(live);
+  const hasSavings = useSignal(false);
+  const savings = useMemo(() => (live ? null : measureSavings(turn)), [turn, live]);
   if (live) {
     const isWaiting = turn.status === "waiting" || [...turn.calls.values()].some(({ status }) => status === "waiting");
-    const label = isWaiting ? "Waiting for you" : turn.status === "queued" ? "Queued" : turn.activity || "Working";
+    const label = isWaiting ? "Waiting for you" : turn.activity || (turn.status === "queued" ? "Queued" : "Working");
     return (
       <p class="turn-end">
         <Spinner label={label} />
@@ -190,12 +215,24 @@ function TurnEnd({ turn, sessionId }: { turn: Turn; sessionId: string }) {
   return (
     <footer class="turn-end">
       <TurnProblem turn={turn} />
-      <TurnCost turn={turn} />
+      <TurnFacts turn={turn} />
+      {savings !== null && (
+        <button
+          type="button"
+          class="badge good"
+          title="What code mode saved against direct tools"
+          aria-expanded={hasSavings.value}
+          onClick={() => (hasSavings.value = !hasSavings.value)}
+        >
+          {formatCount(savings.tokens)} tokens saved ({formatBytes(savings.bytes)})
+        </button>
+      )}
       <span class="turn-actions">
         <CopyButton text={() => turnText(turn)} label="Copy the answer" />
         <IconButton icon="timeline" label="Show the run" onClick={() => navigate(`/runs/${turn.runId}`)} />
         <IconButton icon="fork" label="Fork the session here" onClick={() => void fork(sessionId, turn.runId)} />
       </span>
+      {savings !== null && hasSavings.value && <SavingsTable savings={savings} />}
     </footer>
   );
 }
@@ -218,8 +255,8 @@ function TurnProblem({ turn }: { turn: Turn }) {
   );
 }
 
-function TurnCost({ turn }: { turn: Turn }) {
-  const { usage, toolBytes } = turn;
+function TurnFacts({ turn }: { turn: Turn }) {
+  const { usage } = turn;
   const parts: string[] = [];
   if (turn.startedAt > 0) parts.push(formatClock(turn.startedAt));
   if (turn.startedAt > 0 && turn.endedAt > 0) parts.push(formatDuration(turn.endedAt - turn.startedAt));
@@ -227,18 +264,42 @@ function TurnCost({ turn }: { turn: Turn }) {
   if (usage !== null && usage.inputTokens + usage.outputTokens > 0) {
     parts.push(`${formatCount(usage.inputTokens)} in, ${formatCount(usage.outputTokens)} out`);
   }
+  return <span class="turn-facts">{parts.join(" · ")}</span>;
+}
+
+/** What code mode saved against direct tools, in all requests of the turn. */
+function SavingsTable({ savings }: { savings: Savings }) {
+  const rows: [string, Cost | null][] = [
+    ["Definitions of tools", savings.definitions],
+    ["Results of calls", savings.results],
+  ];
   return (
-    <>
-      <span class="turn-facts">{parts.join(" · ")}</span>
-      {toolBytes !== null && toolBytes.direct > toolBytes.sent && (
-        <span
-          class="badge good"
-          title={`Tool definitions: ${formatBytes(toolBytes.sent)} sent (about ${formatCount(toolBytes.sentTokens)} tokens). All tools directly: ${formatBytes(toolBytes.direct)} (about ${formatCount(toolBytes.directTokens)} tokens).`}
-        >
-          {formatCount(toolBytes.directTokens - toolBytes.sentTokens)} tokens saved ({formatBytes(toolBytes.direct - toolBytes.sent)})
-        </span>
-      )}
-    </>
+    <div class="savings" role="region" aria-label="What code mode saved">
+      <table>
+        <thead>
+          <tr>
+            <td />
+            <th scope="col">Sent to the model</th>
+            <th scope="col">With direct tools</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(
+            ([name, cost]) =>
+              cost !== null && (
+                <tr key={name}>
+                  <th scope="row">{name}</th>
+                  <td>{formatBytes(cost.sent)}</td>
+                  <td>{formatBytes(cost.direct)}</td>
+                </tr>
+              ),
+          )}
+        </tbody>
+      </table>
+      <p class="hint">
+        Definitions go with each request. Results count once, although later requests would repeat them. A token is about four bytes.
+      </p>
+    </div>
   );
 }
 

@@ -5,11 +5,8 @@ import { useMemo } from "preact/hooks";
 import { describeError, request } from "../api/client";
 import type { Cut, Json, TextPart } from "../api/types";
 import { formatBytes, formatValue, isCutValue, stripAnsi } from "../model/format";
-import { Code } from "../ui/code";
+import { Code, PART_CHARACTERS, PartFooter } from "../ui/code";
 import { Button, CopyButton, Spinner } from "../ui/controls";
-
-/** Characters of a value in the page at once. */
-const PART_CHARACTERS = 16_000;
 
 export interface CallAddress {
   runId: string;
@@ -47,12 +44,10 @@ export function ValueView(props: { label: string; value: Json; cut: Cut | null; 
     }
   };
   const shown = part.value ?? { offset: 0, text: whole.slice(0, PART_CHARACTERS), total: whole.length };
-  const end = shown.offset + shown.text.length;
   const go = (offset: number) => {
     if (isCut) void load(offset);
     else part.value = { offset, text: whole.slice(offset, offset + PART_CHARACTERS), total: whole.length };
   };
-  const hasParts = shown.total > PART_CHARACTERS;
   return (
     <section class="value" aria-label={label}>
       <header>
@@ -68,19 +63,7 @@ export function ValueView(props: { label: string; value: Json; cut: Cut | null; 
       </header>
       <Code code={shown.text} language={typeof value === "string" ? "" : "json"} />
       {problem.value !== "" && <p class="problem">{problem.value}</p>}
-      {hasParts && (
-        <footer>
-          <span class="hint">
-            Characters {(shown.offset + 1).toLocaleString("en-US")} to {end.toLocaleString("en-US")} of {shown.total.toLocaleString("en-US")}
-          </span>
-          <Button variant="quiet" disabled={shown.offset === 0} onClick={() => go(Math.max(0, shown.offset - PART_CHARACTERS))}>
-            Back
-          </Button>
-          <Button variant="quiet" disabled={end >= shown.total} onClick={() => go(end)}>
-            Next
-          </Button>
-        </footer>
-      )}
+      {shown.total > PART_CHARACTERS && <PartFooter offset={shown.offset} length={shown.text.length} total={shown.total} onGo={go} />}
     </section>
   );
 }

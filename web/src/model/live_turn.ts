@@ -1,6 +1,7 @@
 /** The state of a turn, from the events of its run. */
 import type { AppEvent, Cut, Json, MediaInfo, ToolBytes, Usage } from "../api/types";
 import {
+  QUEUED,
   type Approval,
   type Call,
   type Cell,
@@ -89,9 +90,11 @@ class TurnDraft {
     switch (kind) {
       case "run.queued":
         turn.status = "queued";
+        turn.activity = QUEUED;
         return;
       case "run.started":
         turn.status = "running";
+        turn.activity = "";
         turn.startedAt = time;
         turn.model = this.#text("model");
         turn.command = this.#text("command");

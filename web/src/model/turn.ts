@@ -94,6 +94,9 @@ export type Item =
   | { kind: "question"; id: string; question: Question }
   | { kind: "notice"; id: string; text: string; isProblem: boolean };
 
+/** What becomes of a message that waits for the end of a turn. */
+export const QUEUED = "Queued: its turn comes after the running one";
+
 export interface Prompt {
   text: string;
   images: readonly string[];
@@ -264,4 +267,57 @@ export function countCalls(calls: ReadonlyMap<string, Call>, call: Call): CallCo
     pending.push(...nested.children);
   }
   return counts;
+}
+
+/** What one kind of content costs in a turn: as it was sent to the model, and with direct tools. */
+export interface Cost {
+  sent: number;
+  direct: number;
+}
+
+/** Bytes that code mode saved in a turn, or Tool Search. */
+export interface Savings {
+  /** The definitions of tools, in all requests. */
+  definitions: Cost | null;
+  /** Results of nested calls against what their programs returned. A lower bound. */
+  results: Cost | null;
+  bytes: number;
+  tokens: number;
+}
+
+const BYTES_PER_TOKEN = 4;
+/** The gateway leaves the length of a text in its record when it cuts it. */
+const CUT_LENGTH = /… \[([\d,]+) characters\]/g;
+
+/** Compare a turn with one that has the same tools without code mode; null if nothing was saved. */
+export function measureSavings(turn: Turn): Savings | null {
+  const definitions = turn.toolBytes === null ? null : { sent: turn.toolBytes.sent, direct: turn.toolBytes.direct };
+  const results = measureResults(turn.calls);
+  const bytes = savedBy(definitions) + savedBy(results);
+  return bytes <= 0 ? null : { definitions, results, bytes, tokens: Math.floor(bytes / BYTES_PER_TOKEN) };
+}
+
+function savedBy(cost: Cost | null): number {
+  return cost === null ? 0 : cost.direct - cost.sent;
+}
+
+function measureResults(calls: Turn["calls"]): Cost | null {
+  let [sent, direct, hasNested] = [0, 0, false];
+  for (const call of calls.values()) {
+    const parent = calls.get(call.parentId);
+    if (parent === undefined) {
+      if (call.isProgram || call.toolName === "wait") sent += resultBytes(call);
+    } else {
+      direct += resultBytes(call);
+      hasNested = true;
+    }
+  }
+  return hasNested ? { sent, direct } : null;
+}
+
+function resultBytes({ result, resultCut, error }: Call): number {
+  const text = typeof result === "string" ? result : result === null ? error : JSON.stringify(result);
+  let bytes = resultCut?.isCut === true ? resultCut.bytes : text.length;
+  for (const [, length] of text.matchAll(CUT_LENGTH)) bytes += Number((length ?? "").replaceAll(",", ""));
+  return bytes;
 }

@@ -1,5 +1,5 @@
 /** The turns of a session: stored ones in pages, running ones from the event stream. */
-import { type Signal, signal } from "@preact/signals";
+import { type Signal, effect, signal, untracked } from "@preact/signals";
 
 import { ApiError, request } from "../api/client";
 import type { AppEvent, RunInfo, SessionDocument, SessionInfo } from "../api/types";
@@ -142,15 +142,24 @@ export class ChatStore {
     if (before.lastSequence < 0 && !isLive(before)) return; // Stored, and complete.
     turn.value = applyEvents(before, events);
     if (isLive(before) && !isLive(turn.value) && hasUnseenImages(turn.value)) void this.load();
+    // The store has all messages that the turn has collected.
+    if (before.status === "queued" && before.activity !== "" && turn.value.status === "running") void this.load();
     if (this.info.value.runIds.includes(runId)) return;
-    const prompt = outbox.peek().find((entry) => entry.runId === runId && !isSteering(entry));
-    if (prompt !== undefined && turn.value.prompt === undefined) {
-      const media = prompt.attachments.map(({ mediaId, name, type, bytes }) => ({ id: mediaId, name, type, size: bytes, url: `/api/media/${mediaId}` }));
-      turn.value = { ...turn.value, prompt: { text: prompt.text, images: [], media } };
-    }
     this.info.value = { ...this.info.value, runIds: [...this.info.value.runIds, runId] };
+    this.adoptMessages();
     // The events do not have the message that started the run.
     if (turn.value.prompt === undefined) void this.load();
+  }
+
+  /** Show messages that this page has sent in the turns that they start, before these are stored. */
+  adoptMessages(): void {
+    for (const entry of outbox.peek()) {
+      if (isSteering(entry) || !this.info.peek().runIds.includes(entry.runId)) continue;
+      const turn = this.turn(entry.runId);
+      if (turn.peek().prompt !== undefined) continue;
+      const media = entry.attachments.map(({ mediaId, name, type, bytes }) => ({ id: mediaId, name, type, size: bytes, url: `/api/media/${mediaId}` }));
+      turn.value = { ...turn.peek(), prompt: { text: entry.text, images: [], media } };
+    }
   }
 
   /** Return the last turns: a few if that shows all that has changed. */
@@ -208,6 +217,10 @@ const chats = new Map<string, ChatStore>();
 export const currentChat = signal<ChatStore | undefined>(undefined);
 
 export function startChats(): void {
+  // The events of a turn may be faster than the response that names its run.
+  effect(() => {
+    if (outbox.value.length > 0) untracked(() => currentChat.value?.adoptMessages());
+  });
   onEvents((events) => {
     const last = events.at(-1);
     if (last !== undefined && last.time > 0) noteServerTime(last.time);

@@ -33,7 +33,7 @@ export function startOutbox(): void {
 /** Send a message. Return its run, or undefined if it failed: then its entry says why. */
 export async function sendMessage(message: NewMessage): Promise<StartedRun | undefined> {
   const entry: OutboxEntry = {
-    key: crypto.randomUUID(),
+    key: makeKey(),
     sessionId: message.sessionId ?? "",
     text: message.text,
     attachments: message.attachments,
@@ -45,6 +45,11 @@ export async function sendMessage(message: NewMessage): Promise<StartedRun | und
   };
   outbox.value = [...outbox.value, entry];
   return deliver(entry, message.agentId);
+}
+
+/** Return a random key. `crypto.randomUUID` is missing over http, unless the gateway is on this machine. */
+function makeKey(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Send a message again that failed, or whose fate is unknown. The gateway takes it once. */

@@ -2,7 +2,8 @@
 import { memo } from "preact/compat";
 import { useMemo } from "preact/hooks";
 
-import { CopyButton } from "./controls";
+import { formatNumber } from "../model/format";
+import { Button, CopyButton } from "./controls";
 import { highlight } from "./highlight";
 import { useIdle } from "./gradual";
 import { trustHtml } from "./trusted_html";
@@ -57,6 +58,27 @@ function countLines(first: number, last: number): string {
   let text = "";
   for (let line = first; line <= last; line += 1) text += `${line}\n`;
   return text;
+}
+
+/** Characters of a long text in the page at once. */
+export const PART_CHARACTERS = 16_000;
+
+/** Which part of a long text is shown, and buttons for the others. */
+export function PartFooter({ offset, length, total, onGo }: { offset: number; length: number; total: number; onGo: (offset: number) => void }) {
+  const end = offset + length;
+  return (
+    <footer>
+      <span class="hint">
+        Characters {formatNumber(offset + 1)} to {formatNumber(end)} of {formatNumber(total)}
+      </span>
+      <Button variant="quiet" disabled={offset === 0} onClick={() => onGo(Math.max(0, offset - PART_CHARACTERS))}>
+        Back
+      </Button>
+      <Button variant="quiet" disabled={end >= total} onClick={() => onGo(end)}>
+        Next
+      </Button>
+    </footer>
+  );
 }
 
 /** A code block of a message. */

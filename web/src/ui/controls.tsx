@@ -4,7 +4,7 @@ import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
 import { describeError } from "../api/client";
-import { announce } from "../state/notices";
+import { announce, notify } from "../state/notices";
 import { Icon, type IconName } from "./icons";
 
 const COPIED_MS = 1500;
@@ -35,7 +35,13 @@ export function IconButton({ icon, label, ...rest }: { icon: IconName; label: st
 export function CopyButton({ text, label = "Copy" }: { text: string | (() => string); label?: string }) {
   const isCopied = useSignal(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(typeof text === "string" ? text : text());
+    try {
+      // Undefined over http, unless the gateway is on this machine.
+      await navigator.clipboard.writeText(typeof text === "string" ? text : text());
+    } catch {
+      notify("The browser does not allow copying here: it needs https, or a gateway on this machine.", { isError: true });
+      return;
+    }
     isCopied.value = true;
     announce("Copied");
     setTimeout(() => (isCopied.value = false), COPIED_MS);

@@ -42,14 +42,17 @@ export function useIdle(): boolean {
   return isIdle;
 }
 
-/** Return how many of `count` things to draw: `step` of them, and as many more in each frame. */
-export function useGradualCount(count: number, step: number): number {
+/** Return how many of `count` things to draw: `step` of them, and as many more in each frame. `isHidden` starts again. */
+export function useGradualCount(count: number, step: number, isHidden: boolean): number {
   const [drawn, setDrawn] = useState(step);
   const isBehind = drawn < count;
   useEffect(() => {
-    if (!isBehind) return;
+    if (isHidden) setDrawn(step);
+  }, [isHidden]);
+  useEffect(() => {
+    if (!isBehind || isHidden) return;
     const frame = requestAnimationFrame(() => setDrawn(drawn + step));
     return () => cancelAnimationFrame(frame);
-  }, [drawn, isBehind]);
+  }, [drawn, isBehind, isHidden]);
   return Math.min(drawn, count);
 }

@@ -1,6 +1,6 @@
 /** A menu behind a button: arrows move, Escape closes, the focus returns to the button. */
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { Icon, type IconName } from "./icons";
 import { IconButton } from "./controls";
@@ -18,7 +18,8 @@ export function Menu({ label, items, icon = "more" }: { label: string; items: Me
   const isOpen = useSignal(false);
   const root = useRef<HTMLDivElement>(null);
 
-  useEffect(() => {
+  // Before the next key press, however quick it is.
+  useLayoutEffect(() => {
     if (!isOpen.value) return;
     root.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
     const closeOutside = (event: Event) => {

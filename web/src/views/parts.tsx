@@ -1,16 +1,13 @@
 /** Parts that several views share: data from the gateway, blocks of code and JSON, facts. */
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useRef } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 
 import { request, type RequestOptions } from "../api/client";
 import type { Json } from "../api/types";
-import { Code } from "../ui/code";
-import { Button, CopyButton, ErrorState, Loading } from "../ui/controls";
+import { Code, PART_CHARACTERS, PartFooter } from "../ui/code";
+import { CopyButton, ErrorState, Loading } from "../ui/controls";
 
-
-/** More text than this enters the page only if the user asks for it. */
-const MAX_SHOWN_CHARS = 8_000;
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -88,12 +85,12 @@ interface BlockProps {
   language?: string;
 }
 
-/** Code or JSON with a title and a copy button. A long one is cut until the user asks for all of it. */
+/** Code or JSON with a title and a copy button. A long one is shown in parts, and never enters the page whole. */
 export function JsonBlock({ title, value, text, language = "json" }: BlockProps) {
-  const isWhole = useSignal(false);
-  const full = text ?? (typeof value === "string" ? value : JSON.stringify(value, null, 2));
-  const isCut = full.length > MAX_SHOWN_CHARS && !isWhole.value;
-  const shown = isCut ? full.slice(0, MAX_SHOWN_CHARS) : full;
+  const start = useSignal(0);
+  const full = useMemo(() => text ?? (typeof value === "string" ? value : JSON.stringify(value, null, 2)), [text, value]);
+  const offset = start.value < full.length ? start.value : 0;
+  const shown = full.slice(offset, offset + PART_CHARACTERS);
   return (
     <section class="block" aria-label={title}>
       <header>
@@ -101,11 +98,7 @@ export function JsonBlock({ title, value, text, language = "json" }: BlockProps)
         <CopyButton text={full} label={`Copy ${title.toLowerCase()}`} />
       </header>
       <Code code={shown} language={typeof value === "string" ? "" : language} />
-      {isCut && (
-        <Button variant="quiet" onClick={() => (isWhole.value = true)}>
-          Show all {full.length.toLocaleString("en")} characters
-        </Button>
-      )}
+      {full.length > PART_CHARACTERS && <PartFooter offset={offset} length={shown.length} total={full.length} onGo={(next) => (start.value = next)} />}
     </section>
   );
 }

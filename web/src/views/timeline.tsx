@@ -17,6 +17,8 @@ import { type RunEvent, type Row, type Span, type SpanKind, Timeline, pickTicks,
 
 const ROW_HEIGHT = 30;
 const OVERSCAN_ROWS = 12;
+/** On a phone, a label needs a quarter of the track. */
+const LAST_LABEL_PERCENT = 74;
 /** How often a live timeline is drawn again. */
 const REDRAW_MS = 120;
 const ENDINGS = new Set(["run.completed", "run.failed", "run.aborted", "run.interrupted"]);
@@ -373,12 +375,18 @@ function WaterfallRow({ row, top, range, now, isSelected, isCollapsed, onSelect,
       <div class="waterfall-track">
         {bar !== null && (
           <span class="span-bar" style={{ left: `${bar.left}%`, width: `max(3px, ${bar.width}%)` }}>
-            <span class={`span-label${bar.left + bar.width > 80 ? " before" : ""}`}>{duration}</span>
+            <span class={`span-label ${placeLabel(bar)}`}>{duration}</span>
           </span>
         )}
       </div>
     </div>
   );
+}
+
+/** A label has no room after a bar that reaches the end, nor before one that begins at the start. */
+function placeLabel({ left, width }: { left: number; width: number }): "after" | "before" | "inside" {
+  if (left + width <= LAST_LABEL_PERCENT) return "after";
+  return left >= 100 - LAST_LABEL_PERCENT ? "before" : "inside";
 }
 
 /** The times above the bars. Drag over it to zoom into a part. */

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.cells import CellRefused
+from nacre.code_mode.cell import CellRefused
 from nacre.code_mode.model_surface import (
     ExecInput,
     exec_parameters,

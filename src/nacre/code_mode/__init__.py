@@ -1,6 +1,6 @@
 """Code mode: the model sees `exec` and `wait`, and its programs call the tools of the catalog."""
 
-from nacre.code_mode.cells import CellInfo
+from nacre.code_mode.cell import CellInfo
 from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting

@@ -23,7 +23,7 @@ from nacre.sandbox import results as cell_results
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nacre.code_mode.cells import ExecInput
+    from nacre.code_mode.cell import ExecInput
     from nacre.config import Language
     from nacre.json_types import JsonValue
     from nacre.run_context import RunContext

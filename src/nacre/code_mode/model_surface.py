@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.code_mode.cells import UNAVAILABLE, CellRefused, ExecInput
+from nacre.code_mode.cell import CellRefused, ExecInput
+from nacre.code_mode.cells import UNAVAILABLE
 from nacre.code_mode.language_detection import (
     fenced_program,
     has_fences,

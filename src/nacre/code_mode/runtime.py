@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.code_mode.cells import CellInfo
+    from nacre.code_mode.cell import CellInfo
     from nacre.code_mode.results import CodeModeResult
     from nacre.config import Language, Protection, RayConfig
     from nacre.json_types import JsonObject, JsonValue

@@ -41,7 +41,7 @@ COMMANDS: Final = (
     Command("plugins", "plugins", "List, inspect and validate plugins."),
     Command("sessions", "sessions", "List, show and delete stored sessions."),
     Command("heartbeat", "heartbeat", "Wake an agent without a message, and list heartbeats."),
-    Command("approvals", "approvals", "List and answer the approvals of a gateway."),
+    Command("approvals", "approvals", "List, show and answer the approvals of a gateway."),
     Command("trajectory", "trajectory", "Show and export the events of runs."),
     Command("replay", "replay", "Run the programs of a recorded run again."),
     Command("diagnostics", "diagnostics", "Collect what others need to find a problem."),

@@ -70,7 +70,7 @@ def show_command(
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """Show the whole input of a call that waits for an approval, with its secrets.
+    """Show the whole input of a waiting call, with its secrets.
 
     Exit status: 0, or 1 if the approval is not open or the gateway cannot be reached.
     """

@@ -87,6 +87,22 @@ async def test_a_huge_table_is_shown_and_the_page_still_answers(
     assert width <= 0
 
 
+async def test_texts_that_are_nested_too_deeply_are_shown_as_they_are(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    texts = (
+        f"{'>' * 8000} deep",
+        f"{'- ' * 4000}deep",
+        f"{'> - ' * 2000}deep",
+        "_a" * 7000 + " deep",
+    )
+    for text in texts:
+        run = await gateway.finished(f"go {shared_home.model.script(Say(text))}")
+        page = await app.open(f"/sessions/{run['sessionId']}")
+        await expect(page.get_by_role("log")).to_contain_text(text[-9:])
+        await expect(page.get_by_text("This part cannot be shown")).to_have_count(0)
+
+
 HIDDEN = ("\u202e", "\x1b", "\u200b", "\U000e0041")
 
 

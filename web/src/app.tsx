@@ -8,7 +8,7 @@ import { location, matchPath, type Route, type View } from "./router";
 import { authStatus } from "./state/auth";
 import { ApprovalTray } from "./ui/approval_tray";
 import { ConnectionBanner, Notices } from "./ui/messages";
-import { Button, EmptyState, Loading } from "./ui/controls";
+import { Boundary, Button, EmptyState, Loading } from "./ui/controls";
 import { whenIdle } from "./ui/gradual";
 import { highlight } from "./ui/highlight";
 import { renderMarkdown } from "./ui/markdown";
@@ -98,7 +98,13 @@ function CurrentView() {
   if (match === undefined) return <EmptyState title="There is no such page" />;
   // The chat is part of the first view: nothing to wait for.
   const View = match.route.load === chat ? Chat : loaded.value?.route === match.route ? loaded.value.view : undefined;
-  if (View !== undefined) return <View params={match.params} query={query} />;
+  if (View !== undefined) {
+    return (
+      <Boundary place={path}>
+        <View params={match.params} query={query} />
+      </Boundary>
+    );
+  }
   if (loaded.value?.error !== undefined) return <MissingPart />;
   return <Loading />;
 }

@@ -29,7 +29,6 @@ test("a value is one line, and a cut one is recognised", () => {
   assert.equal(summarize({ path: "a", n: 1 }), "path: a, n: 1");
   assert.equal(summarize("x".repeat(500)).length, 120);
   assert.ok(isCutValue({ a: ["start… [9,000 characters]"] }));
-  assert.ok(isCutValue({ a: { "…": "[9 more members]" } }) && isCutValue(["[9 more items]"]));
   assert.ok(!isCutValue({ a: ["start… and more"] }));
 });
 

@@ -76,3 +76,18 @@ test("a long growing block is drawn again when it has grown by a tenth", () => {
   assert.equal(hasGrownEnough("another text", known), true);
   assert.equal(hasGrownEnough("short and longer", splitBlocks("short")), true);
 });
+
+test("a text that is nested too deeply for the parser is one block", () => {
+  const text = `${">".repeat(50_000)} deep`;
+  assert.deepEqual(splitBlocks(text).blocks.map(({ source }) => source), [text]);
+});
+
+test("only blocks that could take seconds to draw are plain", () => {
+  const isPlain = (text: string) => splitBlocks(text).blocks.some((block) => block.isPlain);
+  const deep = Array.from({ length: 250 }, (_, level) => `${"  ".repeat(level)}- a\n`).join("");
+  assert.deepEqual([isPlain("_a".repeat(20_000)), isPlain(deep), isPlain(`|${"_a".repeat(20_000)}|b|\n|-|-|\n|1|2|`)], [true, true, true]);
+  const table = `|a|b|\n|-|-|\n${"|some words|more words|\n".repeat(3000)}`;
+  const prose = "Some **words** of a text.\n\n".repeat(5000);
+  const list = "- an item of a list\n".repeat(1500);
+  assert.deepEqual([isPlain(table), isPlain(prose), isPlain(list)], [false, false, false]);
+});

@@ -109,3 +109,14 @@ test("a turn with direct tools has saved nothing", () => {
   assert.ok(turn);
   assert.equal(measureSavings(turn), null);
 });
+
+test("a program that is cut in the middle of an escape, or is no JSON, is shown as far as it is known", () => {
+  const codeOf = (text: string) => {
+    const message = { sequence: 1, runId: "r1", role: "assistant" as const, toolCalls: [{ callId: "c1", name: "exec", arguments: text, argumentsCut: { isCut: true, bytes: 9000 } }] };
+    const [turn] = turnsFromDocument({ ...DOCUMENT, turns: [{ ...TURN, calls: [] }], messages: [message] });
+    return turn?.calls.get("c1")?.code;
+  };
+  assert.equal(codeOf('{"code": "say(\\u00e9\\u00'), "say(é");
+  assert.equal(codeOf('{"code": "a\\\\u12'), "a\\u12");
+  assert.equal(codeOf('{"code": "first line\nsecond'), "first line\nsecond");
+});

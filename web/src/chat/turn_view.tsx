@@ -12,7 +12,7 @@ import { STOP_REASON } from "../state/chat";
 import { useServerNow } from "../state/clock";
 import { attempt, notify } from "../state/notices";
 import { forkSession } from "../state/sessions";
-import { Button, CopyButton, IconButton, Spinner } from "../ui/controls";
+import { Boundary, Button, CopyButton, IconButton, Spinner } from "../ui/controls";
 import { useGradualCount } from "../ui/gradual";
 import { Icon } from "../ui/icons";
 import { ImageView } from "../ui/image";
@@ -56,7 +56,9 @@ function TurnContent({ turn, sessionId, drawn }: { turn: Turn; sessionId: string
       {turn.trigger !== "" && <p class="hint">Started by {turn.trigger}</p>}
       {turn.dropped > 0 && <p class="hint">The first {formatNumber(turn.dropped)} events of this run are no longer available.</p>}
       {turn.items.slice(0, drawn).map((item) => (
-        <ItemView key={item.id} item={item} turn={turn} sessionId={sessionId} />
+        <Boundary key={item.id}>
+          <ItemView item={item} turn={turn} sessionId={sessionId} />
+        </Boundary>
       ))}
       {turn.hasMoreCalls && (
         <p class="hint">

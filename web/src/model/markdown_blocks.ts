@@ -1,5 +1,5 @@
 /** Markdown as a list of blocks, so that a growing text is parsed only at its end. */
-import { type Token, marked } from "marked";
+import { Lexer, type Token } from "marked";
 
 export interface Block {
   /** The Markdown of the block, with the blank lines after it. */
@@ -9,6 +9,8 @@ export interface Block {
   language: string;
   /** It only says where links lead. */
   isDefinition: boolean;
+  /** It is shown as it is, because drawing it could take seconds. */
+  isPlain: boolean;
 }
 
 export interface Blocks {
@@ -20,8 +22,10 @@ export interface Blocks {
 
 export const NO_BLOCKS: Blocks = { text: "", blocks: [], definitions: "" };
 
-/** A longer block without a blank line is shown as plain text: parsing it with each piece that arrives would stop the page. */
-export const MAX_BLOCK_CHARACTERS = 150_000;
+/** Longer blocks are plain text. Parsing some texts of this length takes half a second, and grows with its square. */
+const MAX_TABLE_CHARACTERS = 150_000;
+const MAX_BLOCK_CHARACTERS = 40_000;
+const MAX_PARAGRAPH_CHARACTERS = 15_000;
 /** A block of this length is drawn again when it has grown by a tenth. */
 const LONG_BLOCK_CHARACTERS = 20_000;
 
@@ -47,17 +51,19 @@ export function splitBlocks(text: string, previous: Blocks = NO_BLOCKS): Blocks 
 /** Return the blocks of a text that only continues the long last block; undefined for others. */
 function extendLongBlock(text: string, previous: Blocks): Blocks | undefined {
   const last = previous.blocks.at(-1);
-  if (last === undefined || last.code !== undefined || last.source.length <= MAX_BLOCK_CHARACTERS || !text.startsWith(previous.text)) return undefined;
+  if (last === undefined || !last.isPlain || !text.startsWith(previous.text)) return undefined;
   const added = text.slice(previous.text.length);
   if (/\n[ \t]*\n/.test(last.source.slice(-1) + added)) return undefined;
   return { ...previous, text, blocks: [...previous.blocks.slice(0, -1), { ...last, source: last.source + added }] };
 }
 
+const PLAIN_BLOCK: Block = { source: "", code: undefined, language: "", isDefinition: false, isPlain: false };
+
 function parse(text: string): Block[] {
-  const tokens = marked.lexer(text, { gfm: true });
+  const tokens = tokenize(text);
   // The blocks must make up the whole text: the next call continues after them.
   if (tokens.reduce((sum, token) => sum + token.raw.length, 0) !== text.length) {
-    return [{ source: text, code: undefined, language: "", isDefinition: false }];
+    return [{ ...PLAIN_BLOCK, source: text, isPlain: true }];
   }
   const blocks: Block[] = [];
   for (const token of tokens) {
@@ -68,8 +74,26 @@ function parse(text: string): Block[] {
   return blocks;
 }
 
+/** Return no tokens for a text that is nested so deeply that the parser cannot read it. */
+function tokenize(text: string): Token[] {
+  try {
+    // Only blocks: what is inside of them is parsed when they are drawn.
+    return new Lexer({ gfm: true }).blockTokens(text);
+  } catch {
+    return [];
+  }
+}
+
 function blockOf(token: Token): Block {
-  if (token.type !== "code") return { source: token.raw, code: undefined, language: "", isDefinition: token.type === "def" };
+  const { type, raw } = token;
+  if (type !== "code") return { ...PLAIN_BLOCK, source: raw, isDefinition: type === "def", isPlain: isTooLong(type, raw) };
   const { text, lang } = token as { text: string; lang?: string };
-  return { source: token.raw, code: text, language: (lang ?? "").trim().split(/\s/)[0] ?? "", isDefinition: false };
+  return { ...PLAIN_BLOCK, source: raw, code: text, language: (lang ?? "").trim().split(/\s/)[0] ?? "" };
+}
+
+/** Tell whether drawing a block could take long. Only tables are drawn line by line. */
+function isTooLong(type: string, raw: string): boolean {
+  if (raw.length <= MAX_PARAGRAPH_CHARACTERS) return false;
+  if (type === "paragraph" || raw.length > MAX_TABLE_CHARACTERS || (type !== "table" && raw.length > MAX_BLOCK_CHARACTERS)) return true;
+  return raw.split("\n").some((line) => line.length > MAX_PARAGRAPH_CHARACTERS);
 }

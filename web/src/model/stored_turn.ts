@@ -1,7 +1,7 @@
 /** Turns from the stored messages and calls of a session. */
 import type { Json, SessionDocument, StoredCall, StoredMessage, StoredTurn } from "../api/types";
 import { parseArguments } from "./live_turn";
-import { type Approval, type Call, type Item, type Turn, emptyCall, emptyTurn, withInput, withProgramResult } from "./turn";
+import { type Approval, type Call, type Item, type Turn, emptyCall, emptyTurn, readJsonText, withInput, withProgramResult } from "./turn";
 
 /** Return the turns of a page of a session, oldest first. */
 export function turnsFromDocument(document: SessionDocument): Turn[] {
@@ -69,10 +69,11 @@ function itemsOfMessage(message: StoredMessage, calls: Map<string, Call>): Item[
 
 /** Return the start of the program in arguments that are cut. */
 function readCutProgram(text: string): Json {
-  const code = /"code":\s*"((?:[^"\\]|\\.)*)/.exec(text)?.[1];
+  // The end of the text may be in the middle of an escape.
+  const code = /"code":\s*"((?:[^"\\]|\\u[\da-fA-F]{4}|\\[^u])*)/.exec(text)?.[1];
   const language = /"language":\s*"(\w+)"/.exec(text)?.[1];
   if (code === undefined) return text;
-  return { code: JSON.parse(`"${code}"`) as string, ...(language === undefined ? {} : { language }) };
+  return { code: readJsonText(code), ...(language === undefined ? {} : { language }) };
 }
 
 /** Use the result that the model saw for a call whose record is missing. */

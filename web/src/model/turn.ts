@@ -231,7 +231,16 @@ function readCutResult(text: string): Json {
   const error = /"error":\s*"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
   const number = (name: string) => Number(new RegExp(`"${name}":\\s*(\\d+)`).exec(text)?.[1] ?? 0);
   if (status !== "failed" || error === undefined) return { status };
-  return { status, error: JSON.parse(`"${error}"`) as string, line: number("line"), column: number("column") };
+  return { status, error: readJsonText(error), line: number("line"), column: number("column") };
+}
+
+/** Return the text of a JSON string without its quotes. What a model writes may be no JSON. */
+export function readJsonText(inner: string): string {
+  try {
+    return JSON.parse(`"${inner}"`) as string;
+  } catch {
+    return inner;
+  }
 }
 
 export function readOutput(part: Json): Output {

@@ -109,13 +109,22 @@ function schedule(delay: number): void {
   else requestAnimationFrame(flush);
 }
 
+/** One that fails must not end the stream for the others. */
+function notifyListener(listener: Listener, events: AppEvent[]): void {
+  try {
+    listener(events);
+  } catch (error) {
+    console.error(error);
+  }
+}
+
 function flush(): void {
   const end = performance.now() + MAX_FLUSH_MS;
   const count = pending.length;
   batch(() => {
     while (pending.length > 0 && performance.now() < end) {
       const events = pending.splice(0, MAX_EVENTS);
-      for (const listener of listeners) listener(events);
+      for (const listener of listeners) notifyListener(listener, events);
     }
   });
   isScheduled = false;

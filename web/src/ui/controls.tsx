@@ -1,7 +1,7 @@
 /** Small parts that all views use. */
 import { useSignal } from "@preact/signals";
 import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useErrorBoundary, useRef } from "preact/hooks";
 
 import { describeError } from "../api/client";
 import { announce, notify } from "../state/notices";
@@ -74,10 +74,22 @@ export function EmptyState({ title, children }: { title: string; children?: Comp
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   return (
     <div class="state error" role="alert">
-      <h2>This did not work</h2>
+      <h2>This could not be loaded</h2>
       <p>{describeError(error)}</p>
       {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
     </div>
+  );
+}
+
+/** What cannot be drawn says so, and leaves the rest of the page alone. In another place it tries again. */
+export function Boundary({ place, children }: { place?: string; children: ComponentChildren }) {
+  const [error, reset] = useErrorBoundary((problem: unknown) => console.error(problem));
+  useEffect(() => reset(), [place]);
+  if (error === undefined) return <>{children}</>;
+  return (
+    <p class="problem" role="alert">
+      This part cannot be shown: {describeError(error)} <Button onClick={reset}>Try again</Button>
+    </p>
   );
 }
 

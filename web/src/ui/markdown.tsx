@@ -5,7 +5,7 @@ import { memo } from "preact/compat";
 import { useMemo, useRef } from "preact/hooks";
 
 import { showControls, stripAnsi } from "../model/format";
-import { type Block, MAX_BLOCK_CHARACTERS, NO_BLOCKS, hasGrownEnough, splitBlocks } from "../model/markdown_blocks";
+import { type Block, NO_BLOCKS, hasGrownEnough, splitBlocks } from "../model/markdown_blocks";
 import { CodeBlock } from "./code";
 import { trustHtml } from "./trusted_html";
 
@@ -55,9 +55,13 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-/** Return the HTML of Markdown, safe to put into the page. */
-export function renderMarkdown(source: string): string {
-  return DOMPurify.sanitize(markdown.parse(showControls(source)) as string);
+/** Return the HTML of Markdown, safe to put into the page; undefined if it is nested too deeply for the parser. */
+export function renderMarkdown(source: string): string | undefined {
+  try {
+    return DOMPurify.sanitize(markdown.parse(showControls(source)) as string);
+  } catch {
+    return undefined;
+  }
 }
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
@@ -75,13 +79,13 @@ export const Markdown = memo(function Markdown({ text, isGrowing = false }: { te
 
 const BlockView = memo(
   function BlockView({ block, definitions }: { block: Block; definitions: string }) {
-    const isPlain = block.code === undefined && block.source.length > MAX_BLOCK_CHARACTERS;
-    const html = useMemo(
-      () => (block.code === undefined && !isPlain ? trustHtml(renderMarkdown(definitions === "" ? block.source : `${block.source}\n\n${definitions}`)) : undefined),
-      [block.source, block.code, definitions],
-    );
-    if (isPlain) return <p class="plain">{showControls(stripAnsi(block.source))}</p>;
+    const html = useMemo(() => {
+      if (block.code !== undefined || block.isPlain) return undefined;
+      const rendered = renderMarkdown(definitions === "" ? block.source : `${block.source}\n\n${definitions}`);
+      return rendered === undefined ? undefined : trustHtml(rendered);
+    }, [block.source, block.code, definitions]);
     if (block.code !== undefined) return <CodeBlock code={block.code} language={block.language} />;
+    if (html === undefined) return <p class="plain">{showControls(stripAnsi(block.source))}</p>;
     return <div dangerouslySetInnerHTML={{ __html: html as unknown as string }} />;
   },
   (before, after) => before.block.source === after.block.source && before.definitions === after.definitions,

@@ -238,16 +238,11 @@ class RemoteRun(AgentRun):
 
     def apply_state(self, state: str) -> None:
         """The run ends if its gateway has ended in the middle of it."""
-        if state == "interrupted":
-            self.end_without_gateway(_INTERRUPTED)
-
-    def end_without_gateway(self, reason: str) -> None:
-        """End the run: no gateway is going to tell its end."""
-        if self.has_ended:
+        if state != "interrupted" or self.has_ended:
             return
-        self.result = RunResult(error=reason, finish_reason="error")
+        self.result = RunResult(error=_INTERRUPTED, finish_reason="error")
         self._set_state("interrupted")
-        data: JsonObject = {"error": reason, "usage": Usage().to_json()}
+        data: JsonObject = {"error": _INTERRUPTED, "usage": Usage().to_json()}
         self.events.mirror(
             RunEvent(
                 sequence=self.events.last_sequence + 1,
@@ -415,11 +410,6 @@ class RemoteRuns:
         for watcher in list(self._watchers):
             watcher(run)
         return run
-
-    def end(self, run: RemoteRun, reason: str) -> None:
-        """End a run that no gateway is going to run."""
-        run.end_without_gateway(reason)
-        self._note_ended(run)
 
     def note_events(self, run_ids: Iterable[str]) -> None:
         """There are new events of these runs."""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 _COMMANDS: Final = ("start", "deliver", "timers")
-# All catalogs of a record. One has half a mebibyte; a small file could unpack to any size.
-_MAX_CATALOG_BYTES: Final = 32 << 20
+_MAX_PART_BYTES: Final = 16 << 20
 _MAX_SHOWN: Final = 80
 _MAX_NAMED: Final = 10
 _HOST_STOPS: Final = ("aborted", "expired")
@@ -148,7 +147,6 @@ class _Reader:
         self.has_replay_events = False
         self._wanted = wanted
         self._catalogs: dict[str, tuple[SharedData, list[str]]] = {}
-        self._bytes_left = _MAX_CATALOG_BYTES
         self._results: dict[str, JsonValue] = {}
 
     def add(self, event: TrajectoryEvent) -> None:
@@ -158,9 +156,7 @@ class _Reader:
             case "replay.catalog":
                 digest = str(data.get("digest"))
                 with _describe_damage("a recorded catalog"):
-                    shared, unknown = _read_catalog(data, max_bytes=self._bytes_left)
-                    self._bytes_left -= sum(map(len, shared.parts.values()))
-                    self._catalogs[digest] = (shared, unknown)
+                    self._catalogs[digest] = _read_catalog(data)
             case "replay.bursts":
                 self.has_replay_events = True
                 cell_id = str(data.get("runId", ""))
@@ -279,23 +275,20 @@ def _describe_damage(what: str) -> Generator[None]:
         raise ReplayError(f"{what} is damaged or was cut: {problem}") from error
 
 
-def _read_catalog(data: JsonObject, *, max_bytes: int) -> tuple[SharedData, list[str]]:
-    """The recorded parts of a catalog, and which parts are missing or have no secrets any more.
-    Parts that would be larger together are missing."""
+def _read_catalog(data: JsonObject) -> tuple[SharedData, list[str]]:
+    """The recorded parts of a catalog, and which parts are missing or have no secrets any more."""
     parts: dict[str, bytes] = {}
     unknown: list[str] = []
     missing = _names(data, "missing")
     for name, encoded in cast("dict[str, Any]", data.get("parts") or {}).items():
         try:
             unpacker = zlib.decompressobj()
-            # Zero would mean no limit.
-            text = unpacker.decompress(base64.b64decode(str(encoded)), max(1, max_bytes))
+            text = unpacker.decompress(base64.b64decode(str(encoded)), _MAX_PART_BYTES)
             decode_json(text)
         except (binascii.Error, zlib.error, NotJsonError, ValueError):
             missing.append(name)
         else:
             parts[name] = text
-            max_bytes -= len(text)
     if missing:
         unknown.append(f"parts of the catalog are missing: {', '.join(missing)}")
     redacted = _names(data, "redacted")

@@ -1,7 +1,7 @@
 /** Open approval requests of all sessions. The event stream keeps them up to date. */
 import { computed, signal } from "@preact/signals";
 
-import { request } from "../api/client";
+import { describeError, request } from "../api/client";
 import type { AppEvent, ApprovalRequest, Json } from "../api/types";
 import { announce, notify } from "./notices";
 import { onEvents } from "./live";
@@ -28,7 +28,7 @@ async function loadApprovals(): Promise<void> {
     const { pending } = await request<{ pending: ApprovalRequest[] }>("/api/approvals");
     byId.value = new Map(pending.map((approval) => [approval.approvalId, approval]));
   } catch (error) {
-    notify(`Approval requests could not be loaded: ${String(error)}`, { isError: true });
+    notify(`Approval requests could not be loaded: ${describeError(error)}`, { isError: true });
   }
 }
 

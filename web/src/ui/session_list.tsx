@@ -99,7 +99,9 @@ function SearchResults({ query }: { query: string }) {
     const search = async () => {
       try {
         const found = await request<{ hits: SearchHit[] }>("/api/search", { query: { q: query, limit: MAX_HITS }, signal: controller.signal });
-        hits.value = found.hits;
+        // The title is often the start of the first message, which is found, too.
+        const withMessages = new Set(found.hits.filter(({ role }) => role !== "title").map(({ sessionId }) => sessionId));
+        hits.value = found.hits.filter(({ role, sessionId }) => role !== "title" || !withMessages.has(sessionId));
         problem.value = "";
       } catch (error) {
         if (!controller.signal.aborted) problem.value = describeError(error);
@@ -126,8 +128,8 @@ function SearchResults({ query }: { query: string }) {
         {hits.value.map((hit, index) => (
           <li key={index} class="session-row hit">
             <a href={href(`/sessions/${hit.sessionId}${hit.runId ? `?run=${hit.runId}` : ""}`)}>
-              <span class="session-title">{showControls(hit.title || "Session")}</span>
-              <span class="snippet">
+              {hit.role !== "title" && <span class="session-title">{showControls(hit.title || "Session")}</span>}
+              <span class={hit.role === "title" ? "session-title" : "snippet"}>
                 {hit.snippet.map((part, at) => (part.isMatch ? <mark key={at}>{part.text}</mark> : <span key={at}>{showControls(part.text)}</span>))}
               </span>
             </a>

@@ -86,7 +86,7 @@ function DeleteDialog({ session, onClose }: { session: SessionInfo; onClose: () 
     <Dialog title="Delete the session" onClose={onClose}>
       <h2>Delete “{sessionTitle(session)}”?</h2>
       <p>
-        Its {session.turnCount} {session.turnCount === 1 ? "turn" : "turns"} and their records are deleted. This cannot be undone.
+        {session.turnCount === 1 ? "Its turn is" : `Its ${session.turnCount} turns are`} deleted, with all records. This cannot be undone.
         {isLive && " A run is going on: it is stopped first."}
       </p>
       <p class="problem" role="alert">

@@ -249,7 +249,9 @@ function ToolItem({ name, description, source, isChosen, onOpen, children }: Too
           <code>{showControls(name)}</code>
           <span class="badge">{showControls(source)}</span>
         </span>
-        <span class="tool-description">{showControls(description)}</span>
+        <span class="tool-description">
+          <Prose text={showControls(description)} />
+        </span>
       </button>
       {children}
     </li>

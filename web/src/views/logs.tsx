@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
 import { request } from "../api/client";
-import { Button, EmptyState, ErrorState } from "../ui/controls";
+import { Button, EmptyState, ErrorState, Loading } from "../ui/controls";
 import { showControls, stripAnsi } from "../model/format";
 
 const POLL_MS = 2000;
@@ -25,6 +25,7 @@ export function Logs() {
   const level = useSignal<string>("info");
   const text = useSignal("");
   const isFollowing = useSignal(true);
+  const attempt = useSignal(0);
   const end = useRef<HTMLDivElement>(null);
 
   useEffect(() => {
@@ -53,7 +54,7 @@ export function Logs() {
       isClosed = true;
       clearInterval(timer);
     };
-  }, [level.value]);
+  }, [level.value, attempt.value]);
 
   const wanted = text.value.trim().toLowerCase();
   const shown = lines.value.filter((line) => wanted === "" || `${line.logger} ${line.message}`.toLowerCase().includes(wanted));
@@ -90,9 +91,13 @@ export function Logs() {
         </Button>
       </div>
       {error.value !== undefined && lines.value.length === 0 ? (
-        <ErrorState error={error.value} />
+        <ErrorState error={error.value} onRetry={() => (attempt.value += 1)} />
+      ) : !isLoaded.value ? (
+        <Loading />
       ) : shown.length === 0 ? (
-        <EmptyState title={isLoaded.value ? "No lines" : "Loading…"} />
+        <EmptyState title="No lines">
+          <p>{wanted === "" ? "The gateway has logged nothing of this level since it started." : "No line contains this text."}</p>
+        </EmptyState>
       ) : (
         <div class="log-lines" role="log" aria-label="Log" tabIndex={0}>
           {shown.map((line) => (

@@ -376,7 +376,11 @@ function Plugins() {
     <Fetched loaded={loaded}>
       {({ plugins }) =>
         plugins.length === 0 ? (
-          <EmptyState title="No plugin is installed" />
+          <EmptyState title="No plugin is installed">
+            <p>
+              Name packages or folders of plugins in the <a href={href("/settings")}>settings</a>, under <code>plugins</code>.
+            </p>
+          </EmptyState>
         ) : (
           <DataTable label="Plugins" head={["Plugin", "State", "Tools", "Hooks"]}>
             {plugins.map((plugin) => (
@@ -474,7 +478,9 @@ function Threads({ loaded }: { loaded: Loaded<{ threads: Thread[] }> }) {
     <Fetched loaded={loaded}>
       {({ threads }) =>
         threads.length === 0 ? (
-          <EmptyState title="No session has a thread in Codex" />
+          <EmptyState title="No session has a thread in Codex">
+            <p>An agent that runs in Codex has one thread for each session.</p>
+          </EmptyState>
         ) : (
           <DataTable label="Threads of Codex" head={["Thread", "Model", "Context", "Used", ""]}>
             {threads.map((thread) => (
@@ -515,6 +521,8 @@ interface PastApproval extends ApprovalRequest {
   answeredAt: number | null;
 }
 
+const STATES: Record<string, string> = { given_up: "not answered" };
+
 function Approvals() {
   const loaded = useRequest<{ pending: ApprovalRequest[]; past: PastApproval[] }>("/api/approvals", { all: true }, REFRESH_MS);
   return (
@@ -530,7 +538,7 @@ function Approvals() {
               <ApprovalRow key={each.approvalId} approval={each} tone="warn" answer="open" />
             ))}
             {past.map((each) => (
-              <ApprovalRow key={each.approvalId} approval={each} tone={each.state === "allowed" ? "good" : "bad"} answer={[each.state, each.answer?.how, each.answer?.reason].filter(Boolean).join(", ")} />
+              <ApprovalRow key={each.approvalId} approval={each} tone={each.state === "allowed" ? "good" : "bad"} answer={[STATES[each.state] ?? each.state, each.answer?.how, each.answer?.reason].filter(Boolean).join(", ")} />
             ))}
           </DataTable>
         )

@@ -19,6 +19,8 @@ const ROW_HEIGHT = 30;
 const OVERSCAN_ROWS = 12;
 /** On a phone, a label needs a quarter of the track. */
 const LAST_LABEL_PERCENT = 74;
+/** The time of a later tick would not fit into the ruler. */
+const LAST_TICK_PERCENT = 88;
 /** How often a live timeline is drawn again. */
 const REDRAW_MS = 120;
 const ENDINGS = new Set(["run.completed", "run.failed", "run.aborted", "run.interrupted"]);
@@ -62,7 +64,14 @@ function RunTimeline({ runId, replayedCall }: { runId: string; replayedCall: str
     zoom.value = next.to - next.from >= whole.to - whole.from ? null : next;
   };
 
-  if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
+  if (error !== undefined || !isLoaded) {
+    return (
+      <div class="timeline-view">
+        <PageHeader title="Run" />
+        {error === undefined ? <Loading /> : <ErrorState error={error} onRetry={retry} />}
+      </div>
+    );
+  }
   return (
     <div class="timeline-view">
       <PageHeader title={runTitle(timeline.sessionId)}>
@@ -95,9 +104,7 @@ function RunTimeline({ runId, replayedCall }: { runId: string; replayedCall: str
           </Button>
         </div>
       </div>
-      {!isLoaded ? (
-        <Loading />
-      ) : rows.length === 0 ? (
+      {rows.length === 0 ? (
         <EmptyState title={timeline.spans.length === 0 ? (timeline.isEnded ? "This run made no calls" : "Nothing has happened yet") : "Nothing matches the filter"} />
       ) : (
         <div class={`timeline-body${selected === undefined ? "" : " has-details"}`}>
@@ -424,11 +431,14 @@ function Ruler({ range, whole, onZoom }: { range: Range; whole: Range; onZoom: (
         onPointerUp={finish}
         onDblClick={() => onZoom(null)}
       >
-        {ticks.map((tick) => (
-          <span key={tick} class="tick" style={{ left: `${((tick - (range.from - whole.from)) / length) * 100}%` }}>
-            {formatTick(tick, length)}
-          </span>
-        ))}
+        {ticks.map((tick) => {
+          const percent = ((tick - (range.from - whole.from)) / length) * 100;
+          return (
+            <span key={tick} class="tick" style={{ left: `${percent}%` }}>
+              {percent <= LAST_TICK_PERCENT && formatTick(tick, length)}
+            </span>
+          );
+        })}
         {drag.value !== null && (
           <span class="ruler-selection" style={{ left: `${Math.min(drag.value.start, drag.value.end) * 100}%`, width: `${Math.abs(drag.value.end - drag.value.start) * 100}%` }} />
         )}

@@ -51,7 +51,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 async def _open_runs(stack: AsyncExitStack) -> dict[str, CodeModeRun]:
     folder = stack.enter_context(tempfile.TemporaryDirectory())
-    database = run_server()
+    database = run_server(is_durable=True)
     server = await anyio.to_thread.run_sync(database.__enter__)
     stack.push(database.__exit__)
     urls = {"memory": "", "sqlite": f"sqlite:///{folder}/nacre.db", "postgres": server.url()}

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _GATEWAYS: Final = 3
 _SESSIONS: Final = 50
+_MAX_RUNS: Final = 2_000
 _SECONDS: Final = 600
 _QUICK_SECONDS: Final = 60
 _KILL_SECONDS: Final = 20.0
@@ -71,7 +72,8 @@ def register(api: PluginApi) -> None:
 """
 
 
-def _script(request: dict[str, Any]) -> list[Spoken]:
+def answer_with_call(request: dict[str, Any]) -> list[Spoken]:
+    """A model that adds, or pays, which needs an approval."""
     last = request["messages"][-1]
     if last["role"] != "user":
         return [Say("done")]
@@ -161,21 +163,26 @@ class _Session:
         self._outcome.turns += 1
         self.session_id = started["sessionId"]
         self.endings[text] = ""
-        expected = 1
-        async for event in self._events(started["runId"]):
-            if event["sequence"] != expected:
-                gap = f"{text}: event {event['sequence']} instead of {expected}"
+        run_id, expected, error = started["runId"], 0, ""
+        is_asked = False
+        async for event in self._events(run_id):
+            # A gateway that continues a turn leaves room for events that the killed one has sent.
+            is_restart = event["data"].get("cause") == "restart"
+            if event["sequence"] != expected and not is_restart:
+                gap = f"{text} ({run_id}): event {event['sequence']} instead of {expected}"
                 self._outcome.broken_streams.append(gap)
             expected = event["sequence"] + 1
             if event["kind"] == "approval.requested":
-                await self._approve(event["data"]["approvalId"], text)
+                is_asked = not await self._approve(event["data"]["approvalId"], text)
             if event["kind"] in _ENDS:
                 self.endings[text] = event["kind"]
+                error = str(event["data"].get("error", ""))
         self._outcome.endings[self.endings[text]] += 1
         if self.endings[text] not in ("run.completed", "run.interrupted"):
-            self._outcome.lost_turns.append(f"{text}: {self.endings[text] or 'no end'}")
-        elif "pay" in text and self.endings[text] != "run.completed":
-            self._outcome.lost_approvals.append(f"{text}: {self.endings[text]}")
+            ending = f"{text} ({run_id}): {self.endings[text] or 'no end'} {error}"
+            self._outcome.lost_turns.append(ending)
+        elif is_asked:
+            self._outcome.lost_approvals.append(f"{text} ({run_id}): {self.endings[text]}")
 
     async def _events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
         """All events of a run, over as many connections as it takes."""
@@ -184,7 +191,7 @@ class _Session:
         while anyio.current_time() < deadline:
             headers = {"last-event-id": last} if last else {}
             with suppress(httpx2.TransportError, _GaveUp):
-                async for event_id, event in self._stream(run_id, headers):
+                async for event_id, event in self._stream(run_id, headers, deadline):
                     last = event_id
                     yield event
                     if event["kind"] in _ENDS:
@@ -193,7 +200,7 @@ class _Session:
             await anyio.sleep(_RETRY_SECONDS)
 
     async def _stream(
-        self, run_id: str, headers: dict[str, str]
+        self, run_id: str, headers: dict[str, str], deadline: float
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         path = f"/api/runs/{run_id}/events"
         async with self._client.stream("GET", path, headers=headers) as response:
@@ -201,13 +208,17 @@ class _Session:
                 raise _GaveUp(f"GET {path}: {response.status_code}")
             event_id = ""
             async for line in response.aiter_lines():
+                if anyio.current_time() > deadline:
+                    # Comments keep the stream alive.
+                    return
                 name, _, value = line.partition(": ")
                 if name == "id":
                     event_id = value
                 elif name == "data" and "sequence" in (event := json.loads(value)):
                     yield event_id, event
 
-    async def _approve(self, approval_id: str, text: str) -> None:
+    async def _approve(self, approval_id: str, text: str) -> bool:
+        """Whether the answer was accepted."""
         self._outcome.approvals += 1
         try:
             await self._request(
@@ -215,6 +226,8 @@ class _Session:
             )
         except _GaveUp as error:
             self._outcome.lost_approvals.append(f"{text}: {error}")
+            return False
+        return True
 
     async def _request(
         self, method: str, path: str, *, already: int = 0, **options: Any
@@ -270,13 +283,13 @@ async def _run(effort: Effort, seconds: float) -> tuple[_Outcome, int, list[str]
     outcome = _Outcome()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        database = run_server()
+        database = run_server(is_durable=True)
         server = await anyio.to_thread.run_sync(database.__enter__)
         stack.push(database.__exit__)
-        model = await stack.enter_async_context(quick_model(_script))
+        model = await stack.enter_async_context(quick_model(answer_with_call))
         folders = [folder / f"gateway-{number}" for number in range(_GATEWAYS)]
         for each in folders:
-            _write_config(each, model.url, server.url(), keys=folder / "keys")
+            write_cluster_config(each, model.url, server.url(), keys=folder / "keys")
         proxy = _Proxy()
         url = await stack.enter_async_context(_serve(proxy))
         killer = _Killer(folders, proxy, effort)
@@ -292,7 +305,8 @@ async def _run(effort: Effort, seconds: float) -> tuple[_Outcome, int, list[str]
     return outcome, killer.kills, wrong
 
 
-def _write_config(folder: Path, model_url: str, storage_url: str, *, keys: Path) -> None:
+def write_cluster_config(folder: Path, model_url: str, storage_url: str, *, keys: Path) -> None:
+    """Write the configuration of one of several gateways on a database, with its own directory."""
     folder.mkdir()
     code_mode = {"codeMode": {"enabled": True, "durable": True}}
     write_config(folder, model_url, code_mode, plugin_code=_PLUGIN)
@@ -302,6 +316,7 @@ def _write_config(folder: Path, model_url: str, storage_url: str, *, keys: Path)
     file = folder / "nacre.json5"
     document = json.loads(file.read_text(encoding="utf-8"))
     document["storage"] = {"url": storage_url}
+    document["gateway"]["maxConcurrentRuns"] = _MAX_RUNS
     document["sandbox"] = {"snapshotKeys": {"file": str(keys)}}
     file.write_text(json.dumps(document), encoding="utf-8")
 

@@ -45,6 +45,7 @@ BENCHMARKS = (
     "gateway_kill",
     "gateway_load",
     "gateway_cluster",
+    "gateway_scaling",
     "gateway_memory",
     "codex_relay",
     "codex_tool_calls",

@@ -619,6 +619,21 @@ TARGETS: Final[dict[str, Target]] = {
     "cluster_wrong_sessions": Target(
         label="same: sessions with turns out of order or without an end", unit="", at_most=0
     ),
+    # gateway_scaling
+    "scaling_turns_1": Target(label="turns with one gateway on PostgreSQL", unit="/s"),
+    "scaling_turns_2": Target(label="same: two gateways", unit="/s"),
+    "scaling_turns_3": Target(label="same: three gateways", unit="/s"),
+    "scaling_turn_own": Target(label="a turn at the gateway with the lease, wall p50", unit="ms"),
+    "scaling_turn_other": Target(label="same: at another gateway", unit="ms"),
+    "scaling_event_lag": Target(
+        label="an event, until a reader at another gateway has it, p50", unit="ms", at_most=60
+    ),
+    "scaling_takeover": Target(
+        label="a killed gateway, until another one continues its turn, p50", unit="ms", at_most=1000
+    ),
+    "scaling_adopted_lost": Target(
+        label="1,000 waiting cells of a killed gateway: lost", unit="cells", at_most=0
+    ),
     # gateway_memory
     "gateway_memory_growth": Target(
         label="gateway: growth after 140 prompts of 8 MB and 20 answers of 20 MB",

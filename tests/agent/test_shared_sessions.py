@@ -219,6 +219,52 @@ async def test_events_at_another_gateway_are_complete_and_in_order(gateways: Gat
     assert [it async for it in remote.events.follow(3)] == seen[4:]
 
 
+def hold_events(setup: AgentSetup) -> anyio.Event:
+    """Let no events of this service reach the database until the event is set."""
+    may_write, feed = anyio.Event(), cluster_of(setup.store).feed
+    write = feed.write
+
+    async def hold(*given: Any) -> None:
+        await may_write.wait()
+        await write(*given)
+
+    vars(feed)["write"] = hold
+    return may_write
+
+
+async def test_a_run_is_found_before_its_first_event_is_written(gateways: Gateways) -> None:
+    may_write = hold_events(gateways.one)
+    run = await start_holding(gateways, session_key="chat")
+    found = await gateways.other.service.find_run(run.id)
+    assert isinstance(found, RemoteRun)
+    assert (found.state, found.agent_id, found.session_key) == ("queued", "main", "chat")
+    gateways.one.model.will(say("done"))
+    gateways.work.may_end.set()
+    may_write.set()
+    assert await end_of(found) == "completed"
+    assert found.events.events == run.events.events
+    assert await gateways.other.service.find_run("run_that_is_not") is None
+
+
+async def test_a_run_whose_last_events_are_lost_ends_as_its_turn(
+    gateways: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.agent.remote_runs._UNWRITTEN_SECONDS", 0.0)
+    may_write = hold_events(gateways.one)
+    gateways.work.may_end.set()
+    gateways.one.model.will(call("hold", {}), say("done"))
+    run = await gateways.one.start("hold it")
+    found = await gateways.other.service.find_run(run.id)
+    assert isinstance(found, RemoteRun)
+    assert await end_of(run) == "completed"
+    gateways.kill(gateways.one)
+    assert await end_of(found) == "completed"
+    assert found.result is not None
+    assert (found.result.text, found.result.usage.output_tokens) == ("done", 20)
+    # Too late: the session has another owner.
+    may_write.set()
+
+
 async def test_another_gateway_aborts_a_run(gateways: Gateways) -> None:
     run = await start_holding(gateways)
     remote = await gateways.remote(run)
@@ -310,6 +356,8 @@ async def test_queued_messages_of_a_killed_gateway_run_and_its_turn_is_interrupt
     with anyio.fail_after(30):
         again = await run_at(gateways.other, queued.id)
     assert await end_of(again) == "completed"
+    # Readers know the numbers of the events of the old owner.
+    assert queued.events.last_sequence < again.events.events[0].sequence
     turns = await gateways.other.store.turns(run.session_id)
     assert [turn.status for turn in turns] == ["interrupted", "completed"]
     # The old owner cannot store the end of its turn.

@@ -37,6 +37,7 @@ class PostgresServer:
     programs: Path
     user: str | None
     port: int = 0
+    is_durable: bool = False
 
     def run(self, *command: str) -> str:
         """What a program of PostgreSQL prints."""
@@ -72,8 +73,11 @@ def postgres_server() -> Generator[PostgresServer]:
 
 
 @contextmanager
-def run_server(programs: Path | None = None) -> Generator[PostgresServer]:
-    """A new server, run by the programs in this folder, or by those that are found."""
+def run_server(
+    programs: Path | None = None, *, is_durable: bool = False
+) -> Generator[PostgresServer]:
+    """A new server, run by the programs in this folder, or by those that are found. It waits for
+    the disk if it `is_durable`, as benchmarks need it."""
     programs = programs or _installed_programs() or packaged_programs()
     # A socket's path must be short, and the server refuses to run as root.
     with tempfile.TemporaryDirectory(prefix="nacre-pg-", dir="/tmp") as name:
@@ -84,7 +88,8 @@ def run_server(programs: Path | None = None) -> Generator[PostgresServer]:
             if programs == packaged_programs():
                 # Other users may not be able to read the virtual environment.
                 programs = _copy_package(programs, folder)
-        with _serve(PostgresServer(folder=folder, programs=programs, user=user)) as server:
+        server = PostgresServer(folder=folder, programs=programs, user=user, is_durable=is_durable)
+        with _serve(server):
             yield server
 
 
@@ -126,7 +131,7 @@ def _started(server: PostgresServer) -> subprocess.Popen[bytes]:
 
 def _start(server: PostgresServer) -> subprocess.Popen[bytes]:
     at = (f"-k{server.folder}", f"-p{server.port}", "-h127.0.0.1")
-    settings = ("-F", "-cmax_connections=60")
+    settings = ("-cmax_connections=100", *(() if server.is_durable else ("-F",)))
     with (server.folder / "log").open("wb") as log:
         return subprocess.Popen(
             [server.programs / "postgres", "-D", server.folder / "data", *at, *settings],

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nacre.agent.run import RunRegistry
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import InboxKind, LiveRunRecord, RunFeed
+    from nacre.trajectory import RunEventKind
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ _STATES: Final[dict[str, RunState]] = {
     "run.interrupted": "interrupted",
 }
 _ENDED: Final = frozenset(("completed", "failed", "aborted", "interrupted"))
-_INTERRUPTED: Final = "the gateway of the run ended in the middle of the turn"
+# How long a run may have no events in the database, after which it is looked up.
+_UNWRITTEN_SECONDS: Final = 3.0
 
 
 class RunFeedWriter:
@@ -172,6 +174,10 @@ class RunControl(Protocol):
         """Send it without waiting."""
         ...
 
+    async def load_end(self, run_id: str, /) -> tuple[RunEventKind, JsonObject]:
+        """The last event of a run that is lost: its kind and data."""
+        ...
+
 
 class RemoteRun(AgentRun):
     """A run of another gateway. Its state changes with the events that are read."""
@@ -236,22 +242,10 @@ class RemoteRun(AgentRun):
         if self.result is not None:
             self._finish()
 
-    def apply_state(self, state: str) -> None:
-        """The run ends if its gateway has ended in the middle of it."""
-        if state != "interrupted" or self.has_ended:
-            return
-        self.result = RunResult(error=_INTERRUPTED, finish_reason="error")
-        self._set_state("interrupted")
-        data: JsonObject = {"error": _INTERRUPTED, "usage": Usage().to_json()}
-        self.events.mirror(
-            RunEvent(
-                sequence=self.events.last_sequence + 1,
-                time=time.time(),
-                kind="run.interrupted",
-                data=data,
-            )
-        )
-        self._finish()
+    def apply_end(self, kind: RunEventKind, data: JsonObject) -> None:
+        """End the run; its gateway was killed before it wrote the last events."""
+        number = self.events.last_sequence + 1
+        self.apply(RunEvent(sequence=number, time=time.time(), kind=kind, data=data))
 
     def _set_state(self, state: RunState) -> None:
         self._state = state
@@ -352,6 +346,7 @@ class RemoteRuns:
         self._dirty: dict[str, None] = {}
         self._news = anyio.Event()
         self._followers = 0
+        self._missing_since: dict[str, float] = {}
         self.lag_seconds = 0.0
         """How long the last event took to get here."""
 
@@ -452,22 +447,38 @@ class RemoteRuns:
                 for run_id in wanted
             }
             wanted = list[str]()
-            for fed in await self._feed.read(after):
+            found = await self._feed.read(after)
+            await self._look_for(after.keys() - {fed.record.run_id for fed in found})
+            for fed in found:
                 run = self.add(fed.record)
                 for event in fed.events:
                     run.apply(RunEvent(**cast("dict[str, Any]", event)))
                 if fed.events:
                     self.lag_seconds = max(0.0, time.time() - run.events.events[-1].time)
-                else:
-                    run.apply_state(fed.record.state)
+                elif fed.record.state == "interrupted" and not run.has_ended:
+                    # By the takeover. The turn may have ended before that.
+                    run.apply_end(*await self._control.load_end(run.id))
                 if run.has_ended:
                     self._note_ended(run)
                 elif fed.events:
                     # There may be more.
                     wanted.append(run.id)
 
+    async def _look_for(self, run_ids: Iterable[str]) -> None:
+        """End runs that were accepted, and whose gateway was killed before it wrote an event."""
+        now = anyio.current_time()
+        for run_id in run_ids:
+            run = self._live.get(run_id)
+            since = self._missing_since.setdefault(run_id, now)
+            if run is None or now - since < _UNWRITTEN_SECONDS:
+                continue
+            if await self._feed.find(run_id) is None:
+                run.apply_end(*await self._control.load_end(run_id))
+                self._note_ended(run)
+
     def _note_ended(self, run: RemoteRun) -> None:
         self._live.pop(run.id, None)
+        self._missing_since.pop(run.id, None)
         self._ended[run.id] = run
         while len(self._ended) > _MAX_ENDED:
             self._ended.popitem(last=False)

@@ -160,11 +160,11 @@ class AgentService:
         await store.interrupt_open_turns()
         return runs
 
-    async def continue_here(self, state: TurnState) -> AgentRun | None:
-        """Continue a turn of another process; if that is not possible, it is interrupted, and the
-        result is None. Raises StorageError."""
+    async def continue_here(self, state: TurnState, last_sequence: int = 0) -> AgentRun | None:
+        """Continue a turn of another process, with event numbers after the last one; if that is not
+        possible, it is interrupted, and the result is None. Raises StorageError."""
         try:
-            return await self._continue_turn(state)
+            return await self._continue_turn(state, last_sequence)
         except StorageError:
             raise
         except Exception as error:
@@ -176,11 +176,13 @@ class AgentService:
             )
             return None
 
-    async def _continue_turn(self, state: TurnState) -> AgentRun:
+    async def _continue_turn(self, state: TurnState, last_sequence: int) -> AgentRun:
         context = self._queues.context
         if not context.is_durable:
             raise SessionError("`tools.codeMode.durable` is off", code="invalid")
         stored = read_turn_state(state)
+        last_sequence = max(stored.last_sequence, last_sequence)
+        stored = replace(stored, last_sequence=last_sequence)
         agent = context.config.agents.agent(stored.agent_id)
         if not agent.tools.code_mode.durable:
             raise SessionError("`tools.codeMode.durable` is off", code="invalid")
@@ -248,7 +250,13 @@ class AgentService:
             placed = found
         try:
             self._check_open()
-            run = self._queues.take(request, session, run_id=placed.run_id, items=placed.items)
+            run = self._queues.take(
+                request,
+                session,
+                run_id=placed.run_id,
+                items=placed.items,
+                last_sequence=placed.last_sequence,
+            )
         except BaseException:
             self.shared.discard(placed.items)
             raise

@@ -379,16 +379,21 @@ class SessionQueues:
         *,
         run_id: str = "",
         items: tuple[int, ...] = (),
+        last_sequence: int | None = None,
     ) -> AgentRun:
         """Start a turn, or pass the message to the running one; returns the run that takes it.
 
         `run_id` is for a new run, and `items` where the message is in the inbox of the session.
+        `last_sequence` is set if another process was to begin the run, which may have readers.
         """
+        new_run = partial(
+            self._new_run, request, session, run_id=run_id, last_sequence=last_sequence
+        )
         queue = self._queues.get(session.session_id)
         if queue is None:
-            return self._open_queue(request, session, run_id=run_id, items=items)
+            return self._open_queue(request, session, new_run, items=items)
         mode = request.queue_mode or session.queue_mode or self.context.config.queue.mode
-        make_run = partial(self._queued_run, request, session, queue, run_id=run_id)
+        make_run = partial(self._queued_run, queue, new_run)
         return queue.add(request, mode, make_run, items=items)
 
     def has_queue(self, session_id: str) -> bool:
@@ -484,8 +489,8 @@ class SessionQueues:
         self,
         request: TurnRequest,
         session: ResolvedSession,
+        new_run: Callable[[], AgentRun],
         *,
-        run_id: str,
         items: tuple[int, ...],
     ) -> AgentRun:
         most = self.context.config.gateway.max_concurrent_runs
@@ -494,7 +499,7 @@ class SessionQueues:
                 f"{len(self._queues)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
                 code="too_many",
             )
-        run = self._new_run(request, session, run_id=run_id)
+        run = new_run()
         self._runs.add(run)
         self._start_queue(QueuedTurn(run=run, request=request, items=items), session)
         return run
@@ -580,14 +585,19 @@ class SessionQueues:
         session: ResolvedSession,
         messages: list[UserMessage],
     ) -> str:
-        run = self._queued_run(request, session, queue)
+        run = self._queued_run(queue, partial(self._new_run, request, session))
         queue.put_first(messages, request, run)
         return run.id
 
     # Their runs.
 
     def _new_run(
-        self, request: TurnRequest, session: ResolvedSession, *, run_id: str = ""
+        self,
+        request: TurnRequest,
+        session: ResolvedSession,
+        *,
+        run_id: str = "",
+        last_sequence: int | None = None,
     ) -> AgentRun:
         run = AgentRun(
             id=run_id or new_run_id(),
@@ -600,17 +610,12 @@ class SessionQueues:
         )
         # Here, so that the caller learns what is wrong with a tool.
         run.client_calls.as_tools(request.client_tools)
+        if last_sequence is not None:
+            run.events.restore((), last=last_sequence)
         return run
 
-    def _queued_run(
-        self,
-        request: TurnRequest,
-        session: ResolvedSession,
-        queue: SessionQueue,
-        *,
-        run_id: str = "",
-    ) -> AgentRun:
-        run = self._new_run(request, session, run_id=run_id)
+    def _queued_run(self, queue: SessionQueue, new_run: Callable[[], AgentRun]) -> AgentRun:
+        run = new_run()
         self._runs.add(run)
         run.abort_signal.on_abort(partial(self._end_if_queued, run, queue))
         return run

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from nacre.agent.run import AgentRun
     from nacre.agent.shared_sessions import SharedSessions
     from nacre.json_types import JsonObject
-    from nacre.storage import InboxKind, Store
+    from nacre.storage import ApprovalRecord, InboxKind, Store
     from nacre.tools import ApprovalDecision, ApprovalQueue
 
 _MAX_SHOWN_ID: Final = 80
 # How long a turn that was taken over may take to ask again.
 _REOPEN_SECONDS: Final = 5.0
+_LOOKS: Final = 20
+_LOOK_SECONDS: Final = 0.05
 
 
 class SharedApprovals:
@@ -61,7 +63,7 @@ class SharedApprovals:
 
     async def _send(self, approval_id: str, kind: InboxKind, payload: JsonObject) -> JsonObject:
         """Send something to the gateway that asks, and return the result."""
-        record = await self._store.approval(approval_id)
+        record = await self._find(approval_id)
         if record is None:
             raise ApprovalError(f"the approval {approval_id[:_MAX_SHOWN_ID]!r} does not exist")
         if record.state != "open":
@@ -74,6 +76,15 @@ class SharedApprovals:
             )
         except SessionError as error:
             raise ApprovalError(f"the approval {approval_id!r} is not open: {error}") from error
+
+    async def _find(self, approval_id: str) -> ApprovalRecord | None:
+        for _ in range(_LOOKS):
+            record = await self._store.approval(approval_id)
+            if record is not None:
+                return record
+            # The gateway that asks stores the request a moment after its readers know of it.
+            await anyio.sleep(_LOOK_SECONDS)
+        return None
 
     # What other gateways send.
 

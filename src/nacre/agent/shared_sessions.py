@@ -19,6 +19,7 @@ from nacre.agent.remote_runs import RemoteRuns, RunFeedWriter
 from nacre.agent.session_queue import new_run_id
 from nacre.agent.turn_request import TurnRequest, request_from_json, request_to_json
 from nacre.errors import ApprovalError, LeaseLostError, NacreError, SessionError, StorageError
+from nacre.messages import AssistantMessage, Usage
 from nacre.storage import LiveRunRecord
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         TakenSession,
         TurnState,
     )
+    from nacre.trajectory import RunEventKind
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +47,20 @@ _RENEW_SECONDS: Final = 5.0
 _WATCH_SECONDS: Final = 0.3
 _POLL_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 30.0
+# A message is stored, so its sender need not wait until a lease has expired.
+_MESSAGE_SECONDS: Final = 5.0
 # After an outage, other processes need a moment to get their locks back.
 _OUTAGE_SECONDS: Final = 3.0
 _SWEEP_ROUNDS: Final = 60
 _HAND_OVER_SECONDS: Final = 5.0
+_INTERRUPTED: Final = "the gateway of the run ended in the middle of the turn"
+
+
+_END_KINDS: Final[dict[str, RunEventKind]] = {
+    "completed": "run.completed",
+    "failed": "run.failed",
+    "aborted": "run.aborted",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +70,8 @@ class Placed:
     run_id: str
     items: tuple[int, ...] = ()
     """Where it is in the inbox of its session."""
+    last_sequence: int | None = None
+    """The number of the last event of the run in a process that was to begin it."""
 
 
 class SessionServer(Protocol):
@@ -67,8 +81,9 @@ class SessionServer(Protocol):
         """Start a turn or a command in this process."""
         ...
 
-    async def continue_here(self, state: TurnState, /) -> AgentRun | None:
-        """Continue a turn of another process; None if that is not possible."""
+    async def continue_here(self, state: TurnState, last_sequence: int, /) -> AgentRun | None:
+        """Continue a turn of another process, with event numbers after the last one; None if that
+        is not possible."""
         ...
 
     async def handle(self, item: InboxItem, /) -> JsonObject:
@@ -284,7 +299,9 @@ class SharedSessions:
     async def _wait_for_run(self, number: int, expected: LiveRunRecord) -> AgentRun:
         """Wait until the owner has taken a message. `expected` is its run if a new turn takes it:
         the item may be gone when that turn has begun."""
-        result = cast("dict[str, Any]", await self._wait_for_result(expected.session_id, number))
+        result: dict[str, Any] = {}
+        with anyio.move_on_after(_MESSAGE_SECONDS):
+            result = await self._wait_for_result(expected.session_id, number)
         record = expected
         if result:
             record = LiveRunRecord(
@@ -338,6 +355,22 @@ class SharedSessions:
 
         if self._tasks is not None:
             self._tasks.start_soon(send)
+
+    async def load_end(self, run_id: str, /) -> tuple[RunEventKind, JsonObject]:
+        """Return the last event of a run that is lost: its kind and data. Raises StorageError."""
+        turn = await self._store.turn(run_id)
+        if turn is None or turn.status in ("running", "interrupted"):
+            error = _INTERRUPTED if turn is None else turn.error or _INTERRUPTED
+            return "run.interrupted", {"error": error, "usage": Usage().to_json()}
+        stored = await self._store.messages_of_turns(turn.session_id, [run_id])
+        texts = [it.message.text for it in stored if isinstance(it.message, AssistantMessage)]
+        data: JsonObject = {
+            "text": texts[-1] if texts else "",
+            "usage": turn.usage.to_json(),
+            "model": turn.model,
+            "finishReason": "stop" if turn.status == "completed" else "error",
+        }
+        return _END_KINDS[turn.status], {**data, "error": turn.error} if turn.error else data
 
     async def _wait_for_result(self, session_id: str, number: int) -> JsonObject:
         event = self._results[number] = anyio.Event()
@@ -422,13 +455,15 @@ class SharedSessions:
         else:
             self._tasks.start_soon(self._handle_request, item)
 
-    async def _handle_message(self, item: InboxItem, *, run_id: str) -> AgentRun | None:
+    async def _handle_message(
+        self, item: InboxItem, *, run_id: str, last_sequence: int | None = None
+    ) -> AgentRun | None:
         """Start the turn of a message, and tell the process that has accepted it."""
         run, is_command = None, False
         try:
             request = request_from_json(item.payload, session_id=item.session_id)
             is_command = self._server.is_command(request)
-            placed = Placed(run_id=run_id, items=(item.number,))
+            placed = Placed(run_id=run_id, items=(item.number,), last_sequence=last_sequence)
             run = await self._server.start_here(request, placed)
             result: JsonObject = {
                 "runId": run.id,
@@ -484,7 +519,7 @@ class SharedSessions:
                 for session_id in await leases.renew():
                     logger.warning("another gateway serves the session %s now", session_id)
                     self._server.drop(session_id)
-                await leases.release([it for it in leases.held if not self._server.is_serving(it)])
+                await self._release_idle()
                 self._note_gateways(await leases.gateways())
                 self.open_items = await self._cluster.inbox.count_open()
                 rounds += 1
@@ -493,6 +528,15 @@ class SharedSessions:
                     await self._cluster.inbox.delete_old()
             except StorageError as error:
                 logger.warning("the leases cannot be renewed: %s", error)
+
+    async def _release_idle(self) -> None:
+        """Give up the sessions without runs. Events of a session without a lease are refused, so
+        those of its last run are written first."""
+        leases, is_serving = self._cluster.leases, self._server.is_serving
+        idle = [it for it in leases.held if not is_serving(it)]
+        if idle:
+            await self._writer.flush()
+            await leases.release([it for it in idle if not is_serving(it)])
 
     def _note_gateways(self, found: Sequence[GatewayRecord]) -> None:
         alive = [it.owner for it in found if it.state == "alive" and it.address]
@@ -538,9 +582,13 @@ class SharedSessions:
         logger.info("this gateway serves the session %s now", taken.session_id)
         runs: list[AgentRun] = []
         known: set[int] = set()
+        run_ids = [*(it.run_id for it in taken.states), *(it.run_id for it in taken.items)]
+        last_sequences = await self._cluster.feed.last_sequences(run_ids)
         for state in taken.states:
             try:
-                run = await self._server.continue_here(state)
+                # The events after those of the state have numbers that readers know.
+                last = last_sequences.get(state.run_id, 0)
+                run = await self._server.continue_here(state, last)
             except StorageError as error:
                 logger.error("the turn %s cannot be continued: %s", state.run_id, error)
                 continue
@@ -550,13 +598,14 @@ class SharedSessions:
         try:
             for item in taken.items:
                 if item.number not in known:
-                    await self._adopt_item(item, {run.id for run in runs})
+                    last = last_sequences.get(item.run_id, 0)
+                    await self._adopt_item(item, {run.id for run in runs}, last)
         except StorageError as error:
             # They stay in the inbox.
             logger.error("messages of %s have to wait: %s", taken.session_id, error)
         return runs
 
-    async def _adopt_item(self, item: InboxItem, continued: set[str]) -> None:
+    async def _adopt_item(self, item: InboxItem, continued: set[str], last_sequence: int) -> None:
         if item.kind != "message":
             # An answer may be lost with the process that has handled it.
             if item.state != "done" or (item.kind != "abort" and item.run_id in continued):
@@ -566,7 +615,10 @@ class SharedSessions:
             return
         # The run of a message that steered it, or that it was to begin, may be over.
         is_over = item.run_id in continued or await self._store.turn(item.run_id) is not None
-        await self._handle_message(item, run_id=new_run_id() if is_over else item.run_id)
+        if is_over:
+            await self._handle_message(item, run_id=new_run_id())
+        else:
+            await self._handle_message(item, run_id=item.run_id, last_sequence=last_sequence)
 
 
 def _describe_run(agent_id: str, session_key: str) -> JsonObject:

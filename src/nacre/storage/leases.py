@@ -352,6 +352,7 @@ class Leases:
         if not session_ids:
             return
         given = {"session_ids": [*session_ids], "owner": self.owner}
+        before = {session_id: self.held.get(session_id) for session_id in session_ids}
 
         def work(connection: Connection) -> set[str]:
             connection.execute(_LOCK_SOME, given)
@@ -363,7 +364,8 @@ class Leases:
 
         kept = await self._database.write_through(work)
         for session_id in session_ids:
-            if session_id not in kept:
+            # A message may have taken the lease again meanwhile.
+            if session_id not in kept and self.held.get(session_id) == before[session_id]:
                 self.held.pop(session_id, None)
 
     async def hand_over(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from sqlalchemy import and_, or_, select, text
+from sqlalchemy import and_, func, or_, select, text
 
 from nacre.json_types import encode_json
 from nacre.storage.leases import notify
@@ -43,6 +43,20 @@ _ADD_EVENTS: Final = text(
     f"""
     INSERT INTO nacre_run_events (run_id, sequence, events, created)
     VALUES (:run_id, :sequence, :events, {_NOW}) ON CONFLICT DO NOTHING
+    """
+)
+# A run that is accepted, and whose first events are not written yet.
+_FIND_NEW: Final = text(
+    """
+    SELECT nacre_sessions.id AS session_id, nacre_sessions.agent_id, nacre_sessions.key,
+        nacre_leases.owner
+    FROM (
+        SELECT session_id FROM nacre_turns WHERE run_id = :run_id AND status = 'running'
+        UNION SELECT session_id FROM nacre_inbox
+        WHERE run_id = :run_id AND kind = 'message' AND state <> 'done'
+    ) AS found
+    JOIN nacre_leases USING (session_id)
+    JOIN nacre_sessions ON nacre_sessions.id = found.session_id
     """
 )
 _DELETE_OLD: Final = text(
@@ -110,14 +124,18 @@ class RunFeed:
             connection.execute(_PUT_RUN, changed)
 
     async def find(self, run_id: str) -> LiveRunRecord | None:
-        """Return a run that has not ended, or ended within the last hour."""
+        """Return a run that has not ended, or ended within the last hour; `queued` if its events
+        are not written yet."""
         if not is_storable(run_id):
             return None
         query = select(runs).where(runs.c.run_id == run_id)
 
         def work(connection: Connection) -> LiveRunRecord | None:
             row = connection.execute(query).mappings().first()
-            return None if row is None else _run_from_row(row)
+            if row is not None:
+                return _run_from_row(row)
+            new = connection.execute(_FIND_NEW, {"run_id": run_id}).mappings().first()
+            return None if new is None else _new_run_from_row(run_id, new)
 
         return await self._database.read(work)
 
@@ -159,6 +177,21 @@ class RunFeed:
                 FedRun(record=record, events=events.get(run_id, []))
                 for run_id, record in found.items()
             ]
+
+        return await self._database.read(work)
+
+    async def last_sequences(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of the last event of each run that has any."""
+        if not run_ids:
+            return {}
+        query = (
+            select(run_events.c.run_id, func.max(run_events.c.sequence).label("last"))
+            .where(run_events.c.run_id.in_(run_ids))
+            .group_by(run_events.c.run_id)
+        )
+
+        def work(connection: Connection) -> dict[str, int]:
+            return {row.run_id: row.last for row in connection.execute(query)}
 
         return await self._database.read(work)
 
@@ -206,4 +239,19 @@ def _run_from_row(row: RowMapping) -> LiveRunRecord:
         owner=row["owner"],
         state=row["state"],
         data=load_json_object(row["data"], f"the run {row['run_id']!r}"),
+    )
+
+
+def _new_run_from_row(run_id: str, row: RowMapping) -> LiveRunRecord:
+    return LiveRunRecord(
+        run_id=run_id,
+        session_id=row["session_id"],
+        owner=row["owner"],
+        state="queued",
+        data={
+            "agentId": row["agent_id"],
+            "sessionKey": row["key"],
+            "isStored": True,
+            "command": "",
+        },
     )

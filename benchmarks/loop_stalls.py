@@ -27,6 +27,8 @@ from nacre.mcp_client import McpConnections
 from nacre.testing.script import Say
 
 _TICK_SECONDS: Final = 0.002
+# As long as the other works, to see how late a busy machine lets the loop run.
+_IDLE_SECONDS: Final = 5
 _CALLS_AT_ONCE: Final = 16
 _ROWS: Final = 100_000  # 5.4 MB
 _MANY_ROWS: Final = 300_000  # 16.6 MB
@@ -130,6 +132,7 @@ async def _in_process(effort: Effort) -> list[Figure]:
             "loop_stall_input": _LARGE_INPUT,
             "loop_stall_value": _LARGE_VALUE,
         }
+        figures.append(await _figure("loop_stall_idle", effort, lambda: anyio.sleep(_IDLE_SECONDS)))
         for name, code in programs.items():
             figures.append(await _figure(name, effort, lambda code=code: _completed(run, code)))
         config = McpServerConfig(

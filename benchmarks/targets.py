@@ -150,6 +150,7 @@ TARGETS: Final[dict[str, Target]] = {
     "neighbour_2": Target(label="same beside 2 endless loops, against quiet", unit="x", at_most=2),
     "neighbour_4": Target(label="same beside 4 endless loops, against quiet", unit="x", at_most=2),
     # loop_stalls
+    "loop_stall_idle": Target(label="loop stopped while it has nothing to do", unit="ms"),
     "loop_stall_results": Target(
         label="loop stopped by 16 results of 5.4 MB", unit="ms", at_most=100
     ),

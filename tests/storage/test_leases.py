@@ -405,6 +405,8 @@ class LeaseMachine(RuleBasedStateMachine):
             # Another owner has begun it; a process that knows better does not begin it again.
             await store.add_events("any", self.ids[of], [{"kind": "fenced"}])
             return
+        # A process that has lost its lock gets it back before it begins a turn.
+        self.without_lock.discard(which)
         await store.begin_turn(
             run_id=run_id,
             session_id=self.ids[of],

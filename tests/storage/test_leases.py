@@ -126,6 +126,13 @@ async def test_every_write_of_an_owner_that_was_replaced_fails(
     await begin(other, "r3")
     await cluster_of(one).leases.release(["s"])
     assert cluster_of(one).leases.held == {}
+    # A write that failed before is repeated later.
+    for run_id in ("r1", "r3"):
+        with pytest.raises(LeaseLostError, match="another gateway"):
+            await one.end_turn(run_id, status="completed", messages=[], usage=Usage())
+    turn = await other.turn("r3")
+    assert turn is not None
+    assert turn.status == "running"
     assert await cluster_of(other).leases.renew() == []
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never, cast
 
 import anyio
 
-from nacre.errors import SessionError, StorageError
+from nacre.errors import LeaseLostError, SessionError, StorageError
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -391,8 +391,9 @@ class FailedTurnWrites:
                 error=end.error,
                 data=end.data,
             )
-        except SessionError as error:
-            # The session was deleted, the turn never began, or the write succeeded after all.
+        except (SessionError, LeaseLostError) as error:
+            # The session was deleted, the turn never began, the write succeeded after all, or
+            # another gateway serves the session now.
             logger.warning("the turn %s is left as it is: %s", run_id, error)
         else:
             logger.warning("the store answers again: the turn %s is noted as failed", run_id)

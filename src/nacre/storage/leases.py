@@ -303,17 +303,21 @@ class Leases:
             return
         given = {"of_session": session_id, "of_owner": self.owner, "of_epoch": epoch}
         if connection.execute(_CHECK, given).first() is None:
-            raise LeaseLostError(
-                f"another gateway serves the session {session_id} now; nothing was stored"
-            )
+            raise _lost(session_id)
 
     def check_run(self, connection: Connection, run_id: str) -> None:
-        """The same for the session of a turn."""
-        if self.held:
-            query = select(turns.c.session_id).where(turns.c.run_id == run_id)
-            session_id = connection.execute(query).scalar()
-            if session_id is not None:
-                self.check(connection, session_id)
+        """The same for the session of a turn. A turn that another process has taken over is lost,
+        also after this one has forgotten the lease."""
+        query = select(turns.c.session_id, turns.c.owner, turns.c.status)
+        turn = connection.execute(query.where(turns.c.run_id == run_id)).first()
+        if turn is None:
+            return
+        if turn.session_id in self.held:
+            self.check(connection, turn.session_id)
+        elif (turn.owner, turn.status) != (self.owner, "running"):
+            lease = find_lease(connection, turn.session_id)
+            if lease is not None and lease.owner != self.owner:
+                raise _lost(turn.session_id)
 
     def find_lost(self, connection: Connection, session_ids: Set[str]) -> set[str]:
         """Return those of these sessions that this process served and has lost. A takeover of the
@@ -456,6 +460,12 @@ class Leases:
             )
             for session_id, epoch in epochs.items()
         ]
+
+
+def _lost(session_id: str) -> LeaseLostError:
+    return LeaseLostError(
+        f"another gateway serves the session {session_id} now; nothing was stored"
+    )
 
 
 def find_lease(connection: Connection, session_id: str) -> Lease | None:

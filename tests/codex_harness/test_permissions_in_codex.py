@@ -185,6 +185,11 @@ async def test_a_denied_command_does_not_run_and_the_turn_goes_on(world: World) 
     assert "$((21 * 2))" in reason
     assert "it is 42" not in world.last_result("case:deny")
     assert [event.data["answer"] for event in events_of(run, "approval.answered")] == ["deny"]
+    (ended,) = events_of(run, "call.ended")
+    assert (ended.data["errorCode"], ended.data["error"]) == (
+        "approval_denied",
+        "it was not approved",
+    )
 
 
 async def test_an_allowed_command_runs(world: World) -> None:

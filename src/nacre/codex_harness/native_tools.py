@@ -206,7 +206,9 @@ def _describe_failure(item: JsonObject) -> str:
     error = item.get("error")
     if isinstance(error, dict):
         return str(error.get("message", error))
-    return str(error or f"the call has the status {item.get('status')}")
+    status = item.get("status")
+    problem = "it was not approved" if status == "declined" else f"it has the status {status}"
+    return str(error or problem)
 
 
 def _fold(name: str) -> str:

@@ -38,7 +38,10 @@ def dataclass(
             cls = _add_slots(cls, annotations)
             if frozen:
                 _set_all(cls, {"__getstate__": _get_state, "__setstate__": _set_state})
-        members = {"__annotations__": annotations, "__module__": cls.__module__, **defaults}
+        # Without a text, `dataclasses` would write the signature of each class.
+        members = {
+            "__annotations__": annotations, "__module__": cls.__module__, "__doc__": "-", **defaults
+        }  # fmt: skip
         if hasattr(cls, "__post_init__"):
             members["__post_init__"] = None
 

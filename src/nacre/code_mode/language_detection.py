@@ -48,8 +48,9 @@ _PYTHON: Final = re.compile(
 )
 # Strings and comments, which may contain anything.
 _TEXT: Final = re.compile(r"\"[^\"]*\"|'[^']*'|//.*")
-# These are JavaScript as well, or parts of it. They count only if the program is a syntax error.
-_MAYBE_PYTHON: Final = re.compile(
+# These are JavaScript as well, or parts of it. They count only if the program is a syntax
+# error, and are compiled then.
+_MAYBE_PYTHON: Final = (
     r"^(?:try|else|finally)[ \t]*:[ \t]*(?:#.*)?$"
     r"|^(?:except|elif|raise|pass|del|global|nonlocal|assert)\b(?![ \t]*[=.(:])"
     r"|^(?:if|while|for|with|async|match|case)\b.*:[ \t]*(?:#.*)?$"
@@ -59,7 +60,7 @@ _MAYBE_PYTHON: Final = re.compile(
     r"|(?<![\w$\"])[fFrRbB]\""
     r"|\b(?:not|and|or|is)[ \t]+[\w(\"]"
 )
-_TYPES: Final = re.compile(
+_TYPES: Final = (
     r"\b(?:const|let|var)[ \t]+[\w$]+[ \t]*:"
     r"|^(?:export[ \t]+|declare[ \t]+)?(?:interface|enum|namespace|type)[ \t]+[A-Za-z_$]"
     r"|[(,][ \t]*(?:[\w$]+|[\]}])\??[ \t]*:[ \t]*"
@@ -128,9 +129,9 @@ def add_language_hint(
 
 def _suggest_language(code: str, languages: tuple[Language, ...]) -> str:
     lines = [_TEXT.sub('""', line) for line in _plain_lines(code)]
-    if any(map(_MAYBE_PYTHON.search, lines)):
+    if any(map(re.compile(_MAYBE_PYTHON).search, lines)):
         return "this looks like Python; exec takes JavaScript"
-    if not any(map(_TYPES.search, lines)):
+    if not any(map(re.compile(_TYPES).search, lines)):
         return ""
     if "typescript" in languages:
         return 'this looks like TypeScript; for a program with types, pass language: "typescript"'

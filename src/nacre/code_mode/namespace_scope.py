@@ -9,12 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from datetime import date, datetime, time
-from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
-from uuid import UUID
 
 from nacre.errors import NamespaceError
 from nacre.json_types import JsonObject, JsonValue, NotJsonError, encode_json
@@ -30,7 +26,6 @@ MAX_SCOPE_DEPTH: Final = 64
 
 _UNSAFE_KEYS: Final = frozenset({"", "__proto__", "constructor", "prototype"})
 _UNSAFE_CHARACTERS: Final = (PATH_SEPARATOR, "\0")
-_TEXT_TYPES: Final = (UUID, PurePath, Decimal)
 _MAX_FALLBACK_CHARACTERS: Final = 1000
 _MAX_SHOWN_KEY: Final = 60
 # The minimum size of a value: `{"v":0}`, or a comma and a digit inside data.
@@ -188,11 +183,14 @@ def _safe_key(key: object, path: Path) -> str:
 
 def _fallback(value: object) -> str:
     """Text for a value that JSON lacks. Never a `repr`: it may contain addresses and secrets."""
-    if isinstance(value, (datetime, date, time)):
+    # Imported here, because few scopes have such values.
+    from datetime import date, time
+
+    if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, (bytes, bytearray)):
         return f"[{type(value).__name__}({len(value)})]"
-    says_itself = isinstance(value, _TEXT_TYPES) or type(value).__str__ is not object.__str__
+    says_itself = type(value).__str__ is not object.__str__
     text = str(value) if says_itself else f"[{type(value).__name__}]"
     return text if len(text) <= _MAX_FALLBACK_CHARACTERS else f"{text[:_MAX_FALLBACK_CHARACTERS]}…"
 

@@ -3,20 +3,8 @@
 With them, context engines, which select the messages of a turn.
 """
 
-from nacre.hooks.context_engines import (
-    NO_ENGINES,
-    PROMPT_SURFACES,
-    AssembledContext,
-    AssembleRequest,
-    ContextEngine,
-    ContextRegistry,
-    FinishedTurn,
-    Guidance,
-    Projection,
-    PromptSurface,
-    check_engine,
-    check_guidance,
-)
+from typing import TYPE_CHECKING
+
 from nacre.hooks.events import (
     HOOK_EVENTS,
     AddToPrompt,
@@ -41,6 +29,23 @@ from nacre.hooks.events import (
     ToolResultPersist,
 )
 from nacre.hooks.runner import Decision, HookRunner, Hooks, RegisteredHook, hook
+from nacre.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from nacre.hooks.context_engines import (
+        NO_ENGINES,
+        PROMPT_SURFACES,
+        AssembledContext,
+        AssembleRequest,
+        ContextEngine,
+        ContextRegistry,
+        FinishedTurn,
+        Guidance,
+        Projection,
+        PromptSurface,
+        check_engine,
+        check_guidance,
+    )
 
 __all__ = [
     "HOOK_EVENTS",
@@ -82,3 +87,24 @@ __all__ = [
     "check_guidance",
     "hook",
 ]
+
+# Imported on first use: only turns of agents have context engines.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.hooks.context_engines": (
+            "NO_ENGINES",
+            "PROMPT_SURFACES",
+            "AssembledContext",
+            "AssembleRequest",
+            "ContextEngine",
+            "ContextRegistry",
+            "FinishedTurn",
+            "Guidance",
+            "Projection",
+            "PromptSurface",
+            "check_engine",
+            "check_guidance",
+        ),
+    },
+)

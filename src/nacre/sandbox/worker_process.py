@@ -64,7 +64,9 @@ Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
 _BOOT: Final = (
-    "import sys\n"
+    "import gc, sys\n"
+    # Imports leave no garbage.
+    "gc.disable()\n"
     "sys.path += sys.argv[1].splitlines()\n"
     "from nacre.sandbox.worker import main\n"
     "getattr(main, sys.argv[2])(sys.argv[3])\n"

@@ -5,6 +5,7 @@ supervisor. It has one thread. While guest code runs, the engine calls back ever
 to check the deadline and to look for an ABORT.
 """
 
+import gc
 import json
 import os
 import signal
@@ -54,6 +55,9 @@ def serve(settings_json: str) -> NoReturn:
     except Exception as error:
         connection.send(encode_frame(Event.NOT_STARTED, _describe_failure(error)))
         os._exit(1)
+    # What is loaded now stays, so it need not be searched for garbage either.
+    gc.freeze()
+    gc.enable()
     try:
         connection.send(encode_frame(Event.READY, {"hardening": report.to_json()}))
         worker.serve()

@@ -167,15 +167,21 @@ def is_small(value: object) -> bool:
     """Whether the value can be converted on the event loop. Stops as soon as it is too large."""
     left_bytes, left_values = MAX_LOOP_BYTES, _MAX_LOOP_VALUES
     todo: list[Any] = [value]
-    while todo:
-        part = todo.pop()
+    for part in todo:
         kind = _type_of(part)
         if kind in _OTHER_SCALARS:
             continue
-        if isinstance(part, str):
+        if kind is str:
+            left_bytes -= len(part)
+        elif kind is dict:
+            left_values -= 2 * len(part)
+            if left_values >= 0:
+                todo += part
+                todo += part.values()
+        elif isinstance(part, str):
             left_bytes -= len(part)
         else:
-            inside = [*part, *part.values()] if kind is dict else _values_inside(part)
+            inside = _values_inside(part)
             left_values -= len(inside)
             if left_values >= 0:
                 todo += inside

@@ -47,11 +47,13 @@ class AbortSignal:
     def __init__(self) -> None:
         self._event = anyio.Event()
         self._listeners: dict[Callable[[], object], None] = {}
+        self._is_aborted = False
         self.reason = ""
 
     @property
     def is_aborted(self) -> bool:
-        return self._event.is_set()
+        # Not `is_set`: every call of a tool asks several times.
+        return self._is_aborted
 
     async def wait(self) -> None:
         """Wait until the call is aborted."""
@@ -84,9 +86,10 @@ class AbortSignal:
                 unsubscribe()
 
     def _abort(self, reason: str) -> None:
-        if self.is_aborted:
+        if self._is_aborted:
             return
         self.reason = reason
+        self._is_aborted = True
         self._event.set()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:

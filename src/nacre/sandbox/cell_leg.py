@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
@@ -65,6 +65,7 @@ from nacre.sandbox.worker_protocol import (
     RequestEvent,
     YieldEvent,
     decode_value,
+    encode_pieces,
     read_output,
     read_reason,
 )
@@ -320,24 +321,15 @@ class CellBursts:
         if not self._vm.is_live:
             await self._vm.restore(self._cell_fields(budget))
         self._vm.unpark()
-        self._begin_record("deliver" if self._requests.has_answers else "timers")
+        fields = self._burst_fields(budget)
         if self._requests.has_answers:
-            settled, answers = self._requests.take_answers()
-            return await self._run(Command.DELIVER, {"settled": settled}, answers, budget=budget)
-        return await self._run(Command.FIRE_TIMERS, {}, (), budget=budget)
-
-    async def _run(
-        self,
-        command: Command,
-        fields: dict[str, object],
-        tail: Sequence[bytes],
-        *,
-        budget: LegBudget,
-    ) -> Frame:
-        fields = {**fields, **self._burst_fields(budget)}
-        return await budget.charge(
-            self._vm.run(command, fields, tail, budget_seconds=budget.seconds_left)
-        )
+            self._begin_record("deliver")
+            fields["settled"], answers = self._requests.take_answers()
+            command = encode_pieces(Command.DELIVER, fields, answers)
+        else:
+            self._begin_record("timers")
+            command = encode_pieces(Command.FIRE_TIMERS, fields, ())
+        return await budget.charge(self._vm.finish(budget.seconds_left, command))
 
     def _cell_fields(self, budget: LegBudget) -> dict[str, object]:
         # Also after a restore, so that no snapshot needs to contain the state of the generator.

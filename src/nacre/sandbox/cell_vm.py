@@ -36,7 +36,6 @@ from nacre.sandbox.worker_protocol import (
     Event,
     Frame,
     encode_frame,
-    encode_pieces,
     read_size,
 )
 
@@ -329,19 +328,11 @@ class CellVm:
                 if attempt + 1 == _MAX_STARTS:
                     raise WorkerDiedError(f"no worker could start the cell: {error}") from error
 
-    async def run(
-        self,
-        command: Command,
-        fields: Mapping[str, object],
-        tail: Sequence[bytes] = (),
-        *,
-        budget_seconds: float,
-    ) -> Frame:
-        """Run the program until it waits or ends. Returns the event that says which."""
-        return await self.finish(budget_seconds, encode_pieces(command, fields, tail))
-
     async def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Frame:
-        """Wait for the end of a burst. Raises BudgetExceeded if it does not end in time."""
+        """Send a command, if there is one, and run the program until it waits or ends.
+
+        Returns the event that says which. Raises BudgetExceeded if it does not end in time.
+        """
         for _ in range(_MAX_STARTS - 1):
             try:
                 return await self._finish(budget_seconds, command)

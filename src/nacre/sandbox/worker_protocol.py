@@ -8,22 +8,28 @@ would not send raises WorkerProtocolError, and the worker is killed.
 
 from __future__ import annotations
 
+import _socket
 import json
-import json.encoder
 import os
 import select
-import socket
 import struct
 import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from nacre.errors import WorkerProtocolError
-from nacre.json_types import MAX_PARTS, JsonValue, NotJsonError, TooLargeError, decode_json
+from nacre.json_types import (
+    MAX_PARTS,
+    JsonValue,
+    NotJsonError,
+    TooLargeError,
+    decode_json,
+    make_encoder,
+)
 
 if TYPE_CHECKING:
     # Not imported by workers, which use this module too.
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from nacre.sandbox.results import Reason
 
@@ -41,21 +47,7 @@ IMAGE_ITEM_BYTES: Final = 192
 _CHUNK_BYTES: Final = 1 << 18
 
 
-def _make_encoder() -> Callable[[Mapping[str, object]], str]:
-    """Return the `encode` of a JSONEncoder with an encoder in C that is created once.
-
-    `encode` creates one for every call, which takes longer than to encode the fields of a frame.
-    """
-    encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-    make_encoder = cast("Any", json.encoder).c_make_encoder
-    if make_encoder is None:
-        return encoder.encode
-    quote = json.encoder.encode_basestring_ascii
-    encode = make_encoder(None, encoder.default, quote, None, ":", ",", False, False, True)
-    return lambda fields: "".join(encode(fields, 0))
-
-
-_encode_fields = _make_encoder()
+_encode_fields = make_encoder(json.JSONEncoder(check_circular=False))
 _decode_fields = json.JSONDecoder().raw_decode
 
 _MAX_ID: Final = 2**53
@@ -154,7 +146,9 @@ class FrameBuffer:
     map and unmap memory at each call.
     """
 
-    def __init__(self, connection: socket.socket, *, max_bytes: int, max_fields_bytes: int) -> None:
+    def __init__(
+        self, connection: _socket.socket, *, max_bytes: int, max_fields_bytes: int
+    ) -> None:
         self._connection = connection
         self._max_bytes = max_bytes
         self._max_fields_bytes = max_fields_bytes
@@ -205,7 +199,8 @@ class WorkerConnection:
     """The worker's end of the socket, with blocking calls. The process exits when it is closed."""
 
     def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+        # Without the Python part of `socket`, whose import is a tenth of the start of a worker.
+        self._socket = _socket.socket(fileno=descriptor)
         # The supervisor is trusted.
         self._frames = FrameBuffer(
             self._socket, max_bytes=sys.maxsize, max_fields_bytes=sys.maxsize

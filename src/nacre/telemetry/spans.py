@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from nacre.errors import AbortedError, ProviderError
@@ -175,12 +176,17 @@ def _context_of(parent: Span | None) -> Context | None:
     return set_span_in_context(parent.open_telemetry_span)
 
 
+@cache
+def _is_provider_named() -> bool:
+    return _PROVIDER_VARIABLE in os.environ
+
+
 def _tracer() -> Tracer | None:
     """The tracer of the current provider; None if there is none that records."""
     global _tracer_of_provider
     # An application that sets a provider has imported OpenTelemetry. Importing it takes 30 ms.
     imported = sys.modules.get("opentelemetry.trace")
-    if imported is None and _PROVIDER_VARIABLE not in os.environ:
+    if imported is None and not _is_provider_named():
         return None
     # Another thread may be importing it, for the SDK of a model; nobody has set a provider yet, and
     # the event loop must not wait for it.

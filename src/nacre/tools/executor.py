@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 from nacre.errors import (
@@ -115,6 +116,8 @@ class ToolExecutor:
         self._approvals = approvals
         self._validators = validators
         self._on_result = on_result
+        # The subjects of called tools by their ids, because a program calls the same few.
+        self._subjects: dict[str, tuple[Tool, CallSubject]] = {}
 
     async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
         """Call a tool and return its value as JSON; raises ToolError."""
@@ -165,17 +168,8 @@ class ToolExecutor:
     async def _call_tool(
         self, tool: Tool, given: object, site: CallSite, perform: _Perform[_ValueT]
     ) -> tuple[_ValueT, JsonValue]:
-        subject = CallSubject(
-            tool_id=tool.id,
-            tool_name=tool.name,
-            source=tool.source,
-            owner=tool.owner,
-            needs_approval=tool.needs_approval,
-        )
-
-        def check(changed: JsonObject) -> JsonObject:
-            return self._validators.check(tool, changed)
-
+        subject = self._subject_of(tool)
+        check = partial(self._validators.check, tool)
         refusal = self.policy.refusal(tool)
         value, result = await self._run_guarded(
             subject, given, site, check, perform, refusal=refusal
@@ -183,6 +177,20 @@ class ToolExecutor:
         if self._on_result is not None:
             await self._on_result(result)
         return value, result
+
+    def _subject_of(self, tool: Tool) -> CallSubject:
+        found = self._subjects.get(tool.id)
+        # Another tool of this id has replaced it when a server has listed its tools again.
+        if found is None or found[0] is not tool:
+            subject = CallSubject(
+                tool_id=tool.id,
+                tool_name=tool.name,
+                source=tool.source,
+                owner=tool.owner,
+                needs_approval=tool.needs_approval,
+            )
+            found = self._subjects[tool.id] = (tool, subject)
+        return found[1]
 
     async def _run_guarded(
         self,

@@ -485,6 +485,11 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         total = 0
         is_result_exact = False
         for key, value in data.items():
+            if type(value) is str and key in _NAMES:
+                # The same few ids and names occur in every call.
+                redacted[key] = text = self._redact_name(value)
+                total += len(text)
+                continue
             try:
                 # Each member has its own limits, so that a large result does not displace others.
                 redacted[key], size, is_exact = self._redact_member(key, value)
@@ -499,9 +504,7 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         if key == "input" and not self.redaction.keep_inputs:
             return self.redaction.input(value), 0, False
         if isinstance(value, str):
-            # The same few ids and names occur in every call.
-            redact = self._redact_name if key in _NAMES else self.redaction.text
-            text = redact(value)
+            text = self.redaction.text(value)
             return text, len(text), text == value
         if type(value) is float and math.isfinite(value):
             return value, 0, True

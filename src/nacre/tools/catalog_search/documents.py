@@ -25,6 +25,7 @@ _MAX_FIELD_CHARACTERS: Final = 4_000
 _MAX_SCHEMA_NODES: Final = 400
 _MAX_CHOICES: Final = 20
 _MIN_SUMMARY_CHARACTERS: Final = 20
+_NO_WORD: Final = re.compile(r"[\W_]+")
 # A full stop and a space, or the punctuation of Chinese and Japanese.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|[\u3002\uff01\uff1f\n]")
 
@@ -48,7 +49,7 @@ def texts_of(entry: CatalogEntry) -> dict[FieldName, str]:
 
 def join_words(name: str) -> str:
     """Letters and digits only: `listMergeRequests` has the words of "list merge requests"."""
-    return "".join(filter(str.isalnum, name.casefold()))
+    return _NO_WORD.sub("", name.casefold())
 
 
 class _SchemaTexts:

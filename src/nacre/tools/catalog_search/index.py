@@ -37,7 +37,7 @@ from nacre.tools.catalog_search.terms import terms_of
 from nacre.tools.definition import GUEST_SOURCES, tool_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     from nacre.tools.catalog import Catalog, CatalogEntry
@@ -50,6 +50,9 @@ _MAX_RANKINGS: Final = 8
 # With more changed entries, a new index is as cheap to build and faster to search.
 _MAX_CHANGED_SHARE: Final = 0.25
 _DOCUMENTS_PER_STEP: Final = 20
+# Stored documents are read in much less time.
+_DOCUMENTS_PER_PAUSE: Final = 200
+_PAUSE_SECONDS: Final = 0.0002
 
 _Key: TypeAlias = "tuple[str, bytes]"
 
@@ -67,12 +70,24 @@ class _IndexedTexts:
         self.layer = Layer(documents)
         # Not if they are not used: they take several megabytes.
         self.meaning_texts = [] if is_switched_off() else [meaning_text(it) for it in entries]
-        self.slots_by_id_and_name: dict[str, list[int]] = {}
-        self.slots_by_joined_name: dict[str, list[int]] = {}
+        # Tuples, because nearly all have one slot.
+        self.slots_by_id_and_name: dict[str, tuple[int, ...]] = {}
+        self.slots_by_joined_name: dict[str, tuple[int, ...]] = {}
         for slot, entry in enumerate(entries):
-            for text in {entry.id.casefold(), entry.name.casefold()}:
-                self.slots_by_id_and_name.setdefault(text, []).append(slot)
-            self.slots_by_joined_name.setdefault(join_words(entry.name), []).append(slot)
+            name = _fold(entry.name)
+            for text in {_fold(entry.id), name}:
+                _add_slot(self.slots_by_id_and_name, text, slot)
+            _add_slot(self.slots_by_joined_name, join_words(name), slot)
+
+
+def _fold(text: str) -> str:
+    """The text without upper case; the same object if it has none, to save memory."""
+    folded = text.casefold()
+    return text if folded == text else folded
+
+
+def _add_slot(slots: dict[str, tuple[int, ...]], text: str, slot: int) -> None:
+    slots[text] = (*slots.get(text, ()), slot)
 
 
 class _RankedTexts:
@@ -257,7 +272,7 @@ def _documents_of(
     digests = [digest for _, digest in keys]
     stored = load_documents(digests)
     if stored is not None:
-        return stored
+        return _with_pauses(stored)
     documents = PackedDocuments()
     for entry in entries:
         documents.add(document_of(texts_of(entry)))
@@ -265,6 +280,15 @@ def _documents_of(
             yield
     store_documents(digests, documents)
     return documents
+
+
+def _with_pauses(documents: Iterable[Document]) -> Iterator[Document]:
+    """The documents, with pauses in which the event loop runs. Without them, it waits for
+    milliseconds each time that it needs the interpreter."""
+    for count, document in enumerate(documents):
+        yield document
+        if count % _DOCUMENTS_PER_PAUSE == 0:
+            time.sleep(_PAUSE_SECONDS)
 
 
 def _find_similar(

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { buildImage } from "./image/build_image.mjs";
 import { bundleGuest, GUEST } from "./image/bundle.mjs";
 import { licenseTexts } from "./image/licenses.mjs";
+import { optimizeEngine } from "./image/optimize_engine.mjs";
 import { typescriptModule } from "./image/typescript_module.mjs";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -27,7 +28,7 @@ async function writeImage(kind, { wasm, facts }) {
 }
 
 await mkdir(ASSETS, { recursive: true });
-await writeImage("cell", buildImage({ engine, bundle: await bundleGuest(), ...GUEST }));
+await writeImage("cell", buildImage({ engine: optimizeEngine(engine), bundle: await bundleGuest(), ...GUEST }));
 await writeImage("typescript", await typescriptModule());
 await writeFile(`${ASSETS}THIRD_PARTY_LICENSES.txt`, await licenseTexts());
 await writeFile(`${ASSETS}images.json`, `${JSON.stringify(manifest, null, 2)}\n`);

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const GUEST = new URL("../", import.meta.url);
 // Used to build the assets, but not part of them.
-const BUILD_TOOLS = new Set(["esbuild"]);
+const BUILD_TOOLS = new Set(["binaryen", "esbuild"]);
 const LICENSE_FILE = /^licen[cs]e/i;
 const RULE = "=".repeat(78);
 

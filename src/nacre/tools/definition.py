@@ -152,17 +152,16 @@ class _Measured(weakref.ref[Tool]):
 
     __slots__ = ("definition_bytes", "digest", "key")
 
+    def __new__(cls, tool: Tool) -> Self:
+        return super().__new__(cls, tool, _forget)
+
     def __init__(self, tool: Tool) -> None:
-        super().__init__(tool, _forget)
+        # `weakref.ref` is complete after `__new__`.
         self.key = id(tool)
         # Three times faster than JSON; a catalog may have thousands of tools.
         said = repr((tool.id, tool.label, tool.description, tool.parameters))
         self.digest = hashlib.sha256(said.encode(errors="surrogatepass")).digest()
         self.definition_bytes = 0
-
-    # `weakref.ref` itself takes the callback as an argument.
-    def __new__(cls, tool: Tool) -> Self:
-        return super().__new__(cls, tool, _forget)
 
 
 def _forget(measured: weakref.ref[Tool]) -> None:

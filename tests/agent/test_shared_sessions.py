@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from nacre.agent import AgentRun, ClientResult, ClientTool, RemoteRun, TurnRequest
-from nacre.errors import ApprovalError, SessionError
+from nacre.errors import ApprovalError, SessionError, StorageError
 from nacre.messages import ToolMessage
 from nacre.sandbox import KeyRing, new_key
 from nacre.storage import Cluster, Store, open_store
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from nacre.agent.shared_sessions import Placed
+    from nacre.storage import InboxItem
     from tests.storage.conftest import PostgresServer
 
 KEYS: Final = KeyRing(new_key())
@@ -199,6 +201,47 @@ async def test_a_message_at_another_gateway_is_queued_behind_the_running_turn(
     assert (await end_of(run), await end_of(queued)) == ("completed", "completed")
     turns = await gateways.other.store.turns(run.session_id)
     assert [turn.run_id for turn in turns] == [run.id, queued.id]
+
+
+async def test_a_message_is_not_refused_when_it_is_stored_already(gateways: Gateways) -> None:
+    run = await start_holding(gateways)
+    inbox = cluster_of(gateways.other.store).inbox
+    find = inbox.find
+
+    seen: set[int] = set()
+
+    async def fail_at_first(number: int) -> InboxItem | None:
+        if number not in seen:
+            seen.add(number)
+            raise StorageError("the database is away for a moment")
+        return await find(number)
+
+    async def send(text: str) -> AgentRun:
+        sent = await gateways.other.start(text, session_id=run.session_id, queue_mode="followup")
+        assert sent.state == "queued"
+        return sent
+
+    vars(inbox)["find"] = fail_at_first
+    second = await send("second")
+    with anyio.fail_after(30):
+        await run_at(gateways.one, second.id)
+    server = vars(gateways.one.service)
+
+    async def refuse(_request: TurnRequest, _placed: Placed) -> AgentRun:
+        del server["start_here"]
+        raise SessionError("the queue is full", code="busy")
+
+    server["start_here"] = refuse
+    third = await send("third")
+    assert await end_of(third) == "interrupted"
+    assert third.result is not None
+    assert third.result.error == "the queue is full"
+
+    gateways.one.model.will(say("first"), say("done"))
+    gateways.work.may_end.set()
+    assert await end_of(second) == "completed"
+    turns = await gateways.one.store.turns(run.session_id)
+    assert [turn.run_id for turn in turns] == [run.id, second.id]
 
 
 async def test_events_at_another_gateway_are_complete_and_in_order(gateways: Gateways) -> None:

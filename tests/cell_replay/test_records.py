@@ -1,5 +1,7 @@
 """Records that cannot be replayed: old, cut, damaged, or of something else."""
 
+import base64
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -216,3 +218,16 @@ async def test_rules_that_keep_no_inputs_are_part_of_the_record() -> None:
     (cell,) = read_cells(recorder.events)
     assert (cell.redaction, cell.is_code_exact) == (rules, False)
     assert cell.code == "[input not kept: text of 8 characters]"
+
+
+async def test_a_small_record_does_not_unpack_to_any_size(runtime: Runtime) -> None:
+    part = base64.b64encode(zlib.compress(b'"%s"' % (b"x" * (15 << 20)))).decode()
+    events = [
+        replace(each, data={**each.data, "parts": {f"part{at}": part for at in range(8)}})
+        if each.kind == "replay.catalog"
+        else each
+        for each in await record_calls(runtime)
+    ]
+    (cell,) = read_cells(events)
+    assert sum(map(len, cell.shared.parts.values())) <= 32 << 20
+    assert "part7" in cell.unknown[0]

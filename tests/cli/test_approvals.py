@@ -44,7 +44,8 @@ def pending_id(here: Surroundings, url: str) -> str:
 
 def test_an_approval_is_listed_and_answered(here: Surroundings, url: str) -> None:
     approval = pending_id(here, url)
-    _, out, _ = here.nacre("approvals", "list", "--url", url)
+    _, out, err = here.nacre("approvals", "list", "--url", url)
+    assert "`nacre approvals show ID`" in err
     assert out.splitlines()[1].startswith(f"{approval}  openclaw:core:write  ")
 
     assert here.nacre("approvals", "show", approval, "--url", url) == (0, SHOWN, "")

@@ -47,6 +47,7 @@ def test_a_run_in_codex_leaves_a_thread_that_is_listed(here: Surroundings) -> No
         found = json.loads(out)
         assert (status, found["version"], found["account"]) == (0, "0.163.0", "")
         assert found["home"].endswith("/nacre/codex/main")
+        assert "login      API key of the provider local\n" in here.nacre("codex", "status")[1]
 
 
 @requirement("codex:compaction-of-one-command")
@@ -93,6 +94,9 @@ def test_an_agent_without_a_login_is_told_how_to_get_one(here: Surroundings) -> 
         status, _, err = here.nacre("run", "hi")
         assert status == 1
         assert "run `nacre codex login`, or set OPENAI_API_KEY" in err
+        status, out, _ = here.nacre("codex", "status")
+        assert status == 0
+        assert "login      none: run `nacre codex login`, or set OPENAI_API_KEY\n" in out
 
 
 def test_an_unknown_agent_is_named(here: Surroundings) -> None:

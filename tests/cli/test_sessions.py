@@ -198,5 +198,5 @@ def test_a_chat_command_is_shown_with_its_reply(here: Surroundings) -> None:
     assert out == "Queue mode: collect. Choose with /queue steer|followup|collect|default.\n"
     status, out, _ = here.nacre("sessions", "show", "work")
     assert status == 0
-    assert "you      /queue collect\n" in out
+    assert out.count("you      /queue collect\n") == 1
     assert "nacre    The queue mode of this session is collect.\n" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
@@ -265,6 +266,7 @@ async def test_a_command_may_go_away_in_the_moment_of_its_answer() -> None:
             assert '"deny"' not in await run_command(command_of(registration, "PostToolUse"))
 
 
+@requirement("codex:native-hooks-last")
 async def test_a_registration_lasts_while_its_turn_runs_and_a_while_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -299,6 +301,27 @@ async def test_only_the_user_reaches_the_socket_and_killed_processes_leave_none(
     assert not directory.exists()
 
 
+@requirement("codex:relay-is-small")
+async def test_programs_of_the_user_do_not_print_into_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sitecustomize.py", "usercustomize.py", "posix.py", "startup.py"):
+        (tmp_path / name).write_text("print('Welcome!')\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "startup.py"))
+    monkeypatch.setenv("PYTHONVERBOSE", "1")
+    monkeypatch.chdir(tmp_path)
+
+    async def block(_event: RelayEvent, _payload: JsonObject) -> JsonObject:
+        return deny_tool_use("not now")
+
+    async with open_hook_relay() as relay:
+        registration = register(relay, RecordingHandler(block))
+        printed = await run_command(command_of(registration, "PreToolUse"))
+    assert json.loads(printed) == deny_tool_use("not now")
+
+
+@requirement("codex:relay-is-small")
 def test_the_command_imports_nothing_but_built_in_modules() -> None:
     program = (
         "import sys; before = set(sys.modules)\n"

@@ -185,6 +185,7 @@ async def test_reset_starts_a_new_thread(tmp_path: Path) -> None:
     assert not any("one" in text.split() for text in user_texts(setup.provider.requests[-1])[-1:])
 
 
+@requirement("codex:rotation")
 async def test_a_thread_that_is_gone_is_replaced(tmp_path: Path) -> None:
     async with open_setup(tmp_path, echo) as setup:
         first = await setup.turn("one")

@@ -172,6 +172,57 @@ async def test_a_kill_in_any_state_ends_the_turn_and_the_next_one_resumes_the_th
     assert len(threads) == 1
 
 
+@requirement("codex:crash-in-a-turn", "codex:crash-of-the-process")
+async def test_a_kill_before_a_turn_has_begun_fails_it_and_the_next_one_resumes_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[str] = []
+    plain = AppServerClient.request
+
+    async def request(
+        client: AppServerClient, method: str, params: JsonObject, **options: Any
+    ) -> JsonValue:
+        if method in wanted:
+            wanted.clear()
+            # It is killed before it can answer.
+            await anyio.to_thread.run_sync(signal_app_servers, signal.SIGSTOP, signal.SIGKILL)
+        return await plain(client, method, params, **options)
+
+    async def end_app_server(thread_id: str) -> None:
+        client = setup.system.codex.servers.find_by_thread(thread_id)
+        assert client is not None
+        await anyio.to_thread.run_sync(signal_app_servers, signal.SIGKILL)
+        with anyio.fail_after(60):
+            await client.wait_closed()
+
+    monkeypatch.setattr(AppServerClient, "request", request)
+    async with open_setup(tmp_path, lambda _: Say("done")) as setup:
+        first = await setup.turn("first")
+        before = await setup.system.store.thread(first.session_id)
+        assert before is not None
+        for method in ("initialize", "model/list", "thread/resume", "turn/start", "thread/start"):
+            # The next turn starts a process, which has to load the thread.
+            await end_app_server(before.thread_id)
+            wanted.append(method)
+            key = "other" if method == "thread/start" else "main"
+            run = await setup.turn(method, session_key=key)
+            assert run.result is not None
+            assert "app-server was killed by SIGKILL" in run.result.error, method
+            assert "check what it has done" not in run.result.error
+            assert wanted == []
+            await go_on(setup, key)
+            await go_on(setup, "main")
+            after = await setup.system.store.thread(first.session_id)
+            assert after is not None
+            assert after.thread_id == before.thread_id
+
+
+def signal_app_servers(*signals: signal.Signals) -> None:
+    for process in app_servers():
+        for each in signals:
+            process.send_signal(each)
+
+
 @requirement("codex:crash-in-a-turn", "codex:native-compaction")
 @pytest.mark.parametrize("text", ["/compact", "/codex review Look at nothing."])
 async def test_a_kill_in_a_compaction_or_a_review_does_not_cost_the_thread(

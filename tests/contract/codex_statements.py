@@ -167,3 +167,94 @@ SENTENCES: Final[Mapping[str, tuple[str, ...]]] = {
     "an image with a saved path is delivered, also without text": ("codex:image-saved-path",),
 }
 """The normative sentences of the other sections."""
+
+KNOWN_BUGS: Final[Mapping[str, tuple[str, ...]]] = {
+    # The process.
+    "app-servers are left behind (128473, 154865)": (
+        "codex:dies-with-its-parent",
+        "codex:orphans-are-ended",
+    ),
+    # Threads.
+    "a turn without tools, or another order of tools, loses the thread (76824)": (
+        "codex:transient-threads",
+        "codex:dynamic-tools-registered",
+    ),
+    "a fixed number of tokens loses the thread (85975, 88355)": ("codex:large-thread-stays",),
+    "/new does not leave a thread that cannot be used (135778)": ("codex:reset-clears-the-thread",),
+    "a thread whose turn has failed stays unusable (148837)": ("codex:failed-thread-goes-on",),
+    "a thread that is gone is asked for again and again (119977, 120443)": ("codex:rotation",),
+    # Tools of Nacre.
+    "one tool with a bad schema or name fails every turn (124932)": (
+        "codex:dynamic-tools-bad-schema",
+    ),
+    "hundreds of tools slow down each start of a thread (79808, 132442)": (
+        "codex:large-catalogue",
+    ),
+    "tools of MCP servers are not found by the search (99464)": ("codex:dynamic-tools-searchable",),
+    "heartbeats and ordinary turns take the thread from each other (148547)": (
+        "codex:heartbeat-respond-searchable",
+        "codex:heartbeat-respond-tool",
+    ),
+    # Instructions and delivery.
+    "a resumed thread has stale instructions (135577)": ("codex:prompt-current-on-resume",),
+    "an answer is private although the message tool is missing (74868, 76660, 78405)": (
+        "codex:visible-replies-fallback",
+    ),
+    "ordinary turns have the instructions of heartbeats (76788)": (
+        "codex:heartbeat-collaboration-mode",
+    ),
+    # Native hooks.
+    "hooks and policy do not see native calls of the default mode (82372)": (
+        "codex:policy-promotion",
+        "codex:native-tools-block-or-observe",
+    ),
+    "hooks of a thread fail after its first turn or a restart (73723, 87331, 87395, 87536)": (
+        "codex:native-hooks-are-stable",
+    ),
+    "hooks expire while the model thinks (89147)": ("codex:native-hooks-last",),
+    "another name of a native tool bypasses the policy (90633, 90868, 111254)": (
+        "codex:native-names-never-bypass-policy",
+    ),
+    "each hook costs seconds and hundreds of megabytes (91009, 92193, 109421, 124573)": (
+        "codex:relay-is-small",
+    ),
+    "other output spoils the answer of a hook (90994)": ("codex:relay-is-small",),
+    # Approvals.
+    "allow-always does not hold (135812, 136019)": ("codex:allow-always-exact",),
+    "a denial cancels the whole run (125671)": ("codex:approval-decline-is-not-cancel",),
+    # Messages during a turn.
+    "messages do not reach a turn that runs a tool (48003, 84778, 98126)": (
+        "codex:queue-steering",
+    ),
+    "messages are lost or overtaken at the end of a turn (112858, 119794)": (
+        "codex:steering-confirmed",
+        "codex:queue-steering",
+    ),
+    # Compaction.
+    "somebody else compacts or summarises the session (82470, 85958, 86772)": (
+        "codex:no-preflight-compaction",
+        "codex:no-other-summariser",
+        "codex:compaction-not-replaced",
+    ),
+    "a compaction needs a second writer of the thread (127148, 144616)": (
+        "codex:manual-compaction",
+        "codex:codex-commands",
+    ),
+    # Records.
+    "messages of the mirror are lost or doubled (76886, 77046, 126244)": ("codex:mirror-once",),
+    "results of tools appear as messages (99042)": ("codex:results-are-not-chat",),
+    "a native call has no end in the record (88312)": ("codex:background-commands",),
+    "a command with an exit code counts as a failure (96297)": ("codex:native-shell",),
+    # Media.
+    "an image without a text, or of a private turn, is not delivered (110394, 110893, 88191)": (
+        "codex:image-saved-path",
+    ),
+    # Time.
+    "a turn without a sign of life is ended (81114, 84076, 85251, 86047, 88331, 115445)": (
+        "codex:idle-turns-go-on",
+    ),
+    "a turn that takes too long ends those of other sessions (86476)": (
+        "codex:timeout-ends-one-turn",
+    ),
+}
+"""Bugs that users of OpenClaw have reported about its Codex harness, by their issues."""

@@ -209,6 +209,11 @@ REQUIREMENTS: Final = {
     "codex:native-hooks-are-stable": (
         "the native hooks of a thread work in all its turns, also after a restart"
     ),
+    "codex:native-hooks-last": "native hooks are answered however long a turn takes",
+    "codex:relay-is-small": (
+        "the command of a native hook loads nothing of Nacre or of the user, and prints the answer "
+        "alone"
+    ),
     "codex:native-names-never-bypass-policy": (
         "every name of a native tool is subject to the policy of Nacre's tool, unknown names to "
         "that of themselves"

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.codex_statements import HOOK_LAYERS, NOT_SUPPORTED, SENTENCES, SUPPORTED
+from tests.contract.codex_statements import (
+    HOOK_LAYERS,
+    KNOWN_BUGS,
+    NOT_SUPPORTED,
+    SENTENCES,
+    SUPPORTED,
+)
 from tests.contract.requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parents[1]
@@ -41,7 +47,9 @@ def test_only_decorated_tests_count() -> None:
     assert named_in(source) == {"a", "b"}
 
 
-@pytest.mark.parametrize("statements", [SUPPORTED, NOT_SUPPORTED, HOOK_LAYERS, SENTENCES])
+@pytest.mark.parametrize(
+    "statements", [SUPPORTED, NOT_SUPPORTED, HOOK_LAYERS, SENTENCES, KNOWN_BUGS]
+)
 def test_every_statement_about_codex_names_requirements(
     statements: Mapping[str, tuple[str, ...]],
 ) -> None:

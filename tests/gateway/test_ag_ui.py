@@ -74,6 +74,7 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(tmp_path: P
         asked = await events(world, user("write"))
         assert not (tmp_path / "a.txt").exists()
         [interrupt] = asked[-1].outcome.interrupts
+        whole = await world.get(interrupt.metadata["inputUrl"])
         wrong = {"interruptId": "none", "status": "resolved", "payload": True}
         unknown = await send(world, resume=[wrong])
         odd = {"interruptId": interrupt.id, "status": "resolved", "payload": "maybe"}
@@ -84,6 +85,7 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(tmp_path: P
         late = await send(world, resume=[entry])
     assert (asked[-1].type.value, asked[-1].outcome.type) == ("RUN_FINISHED", "interrupt")
     assert interrupt.reason == "approval" and interrupt.tool_call_id
+    assert whole["approvalId"] == interrupt.id and whole["input"]["path"]
     assert [it.status_code for it in (unknown, unclear, half, late)] == [409, 422, 409, 409]
     assert done[-1].result == {"text": "Written."}
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "x"

@@ -153,6 +153,22 @@ async def test_a_process_without_its_lock_is_dead_at_the_second_look(
     assert [it.owner for it in await other.leases.gateways()] == [other.leases.owner]
 
 
+async def test_a_process_that_was_forgotten_is_watched_and_listed_again(
+    stores: tuple[Store, Store], postgres: PostgresServer
+) -> None:
+    one, other = map(cluster_of, stores)
+    drop_lock(postgres, stores[0])
+    # It has no sessions that would keep it in the list.
+    assert (await other.leases.take_over()).sessions == ()
+    assert [it.owner for it in await other.leases.gateways()] == [other.leases.owner]
+    await one.leases.take("s")
+    (taken,) = (await other.leases.take_over()).sessions
+    assert taken.session_id == "s"
+    await one.leases.renew()
+    (_, last) = await other.leases.gateways()
+    assert (last.owner, last.name, last.state) == (one.leases.owner, "g", "dead")
+
+
 async def test_a_process_that_gets_its_lock_back_keeps_its_sessions(
     stores: tuple[Store, Store], postgres: PostgresServer
 ) -> None:

@@ -406,6 +406,11 @@ class RemoteRuns:
             watcher(run)
         return run
 
+    def end(self, run: RemoteRun, reason: str) -> None:
+        """End a run that no gateway is going to run."""
+        run.apply_end("run.interrupted", {"error": reason, "usage": Usage().to_json()})
+        self._note_ended(run)
+
     def note_events(self, run_ids: Iterable[str]) -> None:
         """There are new events of these runs."""
         wanted = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import anyio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from nacre.agent.remote_runs import RemoteRun
     from nacre.agent.run import AgentRun, RunRegistry
     from nacre.agent.service import ResolvedSession
     from nacre.json_types import JsonObject, JsonValue
@@ -61,6 +63,10 @@ _END_KINDS: Final[dict[str, RunEventKind]] = {
     "failed": "run.failed",
     "aborted": "run.aborted",
 }
+
+
+class _UnansweredError(SessionError):
+    """What was sent is in the inbox, and its owner has not answered yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,7 +281,11 @@ class SharedSessions:
     async def note_run(self, placed: Placed, run: AgentRun) -> None:
         """A message that this process has placed is taken by this run."""
         if placed.items and run.id != placed.run_id:
-            await self._cluster.inbox.assign(placed.items, run.session_id, run.id)
+            try:
+                await self._cluster.inbox.assign(placed.items, run.session_id, run.id)
+            except StorageError as error:
+                # The run has the message.
+                logger.warning("a message of the run %s is not noted: %s", run.id, error)
 
     def discard(self, numbers: Sequence[int]) -> None:
         """Delete messages that no turn is going to take."""
@@ -299,9 +309,16 @@ class SharedSessions:
     async def _wait_for_run(self, number: int, expected: LiveRunRecord) -> AgentRun:
         """Wait until the owner has taken a message. `expected` is its run if a new turn takes it:
         the item may be gone when that turn has begun."""
-        result: dict[str, Any] = {}
-        with anyio.move_on_after(_MESSAGE_SECONDS):
-            result = await self._wait_for_result(expected.session_id, number)
+        found: dict[str, Any] | None = None
+        try:
+            with anyio.move_on_after(_MESSAGE_SECONDS):
+                found = await self._wait_for_result(expected.session_id, number)
+        except (_UnansweredError, StorageError) as error:
+            logger.warning("the message for %s waits: %s", expected.session_id, error)
+        if found is None:
+            # The message is stored: a sender that gets an error would send it again.
+            return self._expect_run(number, expected)
+        result = found
         record = expected
         if result:
             record = LiveRunRecord(
@@ -317,6 +334,32 @@ class SharedSessions:
         run = self.remote.add(record)
         self.remote.note_events([run.id])
         return run
+
+    def _expect_run(self, number: int, expected: LiveRunRecord) -> AgentRun:
+        """The run of a message that its owner has not taken yet."""
+        local = self._runs.get(expected.run_id)
+        if local is not None:
+            return local
+        run = self.remote.add(expected)
+        assert self._tasks is not None
+        self._tasks.start_soon(self._run_task, partial(self._wait_longer, number, run))
+        return run
+
+    async def _wait_longer(self, number: int, run: RemoteRun) -> None:
+        """Follow the run of a message once its owner has taken it, or end it."""
+        while not run.has_ended:
+            try:
+                result = await self._wait_for_result(run.session_id, number)
+            except (_UnansweredError, StorageError):
+                await anyio.sleep(_POLL_SECONDS)
+                continue
+            except NacreError as error:
+                self.remote.end(run, str(error))
+                return
+            if (taken_by := result.get("runId", run.id)) != run.id:
+                self.remote.end(run, f"the run {taken_by} has taken the message")
+            self.remote.note_events([run.id])
+            return
 
     # Requests to other processes.
 
@@ -390,7 +433,7 @@ class SharedSessions:
                     event = self._results[number] = anyio.Event()
         finally:
             self._results.pop(number, None)
-        raise SessionError(
+        raise _UnansweredError(
             f"the gateway that serves the session {session_id} does not answer; what you sent is "
             "stored, and is handled when a gateway serves the session again",
             code="busy",

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 _COMMANDS: Final = ("start", "deliver", "timers")
-_MAX_PART_BYTES: Final = 16 << 20
+# All catalogs of a record. One has half a mebibyte; a small file could unpack to any size.
+_MAX_CATALOG_BYTES: Final = 32 << 20
 _MAX_SHOWN: Final = 80
 _MAX_NAMED: Final = 10
 _HOST_STOPS: Final = ("aborted", "expired")
@@ -147,6 +148,7 @@ class _Reader:
         self.has_replay_events = False
         self._wanted = wanted
         self._catalogs: dict[str, tuple[SharedData, list[str]]] = {}
+        self._bytes_left = _MAX_CATALOG_BYTES
         self._results: dict[str, JsonValue] = {}
 
     def add(self, event: TrajectoryEvent) -> None:
@@ -156,7 +158,9 @@ class _Reader:
             case "replay.catalog":
                 digest = str(data.get("digest"))
                 with _describe_damage("a recorded catalog"):
-                    self._catalogs[digest] = _read_catalog(data)
+                    shared, unknown = _read_catalog(data, max_bytes=self._bytes_left)
+                    self._bytes_left -= sum(map(len, shared.parts.values()))
+                    self._catalogs[digest] = (shared, unknown)
             case "replay.bursts":
                 self.has_replay_events = True
                 cell_id = str(data.get("runId", ""))
@@ -275,20 +279,23 @@ def _describe_damage(what: str) -> Generator[None]:
         raise ReplayError(f"{what} is damaged or was cut: {problem}") from error
 
 
-def _read_catalog(data: JsonObject) -> tuple[SharedData, list[str]]:
-    """The recorded parts of a catalog, and which parts are missing or have no secrets any more."""
+def _read_catalog(data: JsonObject, *, max_bytes: int) -> tuple[SharedData, list[str]]:
+    """The recorded parts of a catalog, and which parts are missing or have no secrets any more.
+    Parts that would be larger together are missing."""
     parts: dict[str, bytes] = {}
     unknown: list[str] = []
     missing = _names(data, "missing")
     for name, encoded in cast("dict[str, Any]", data.get("parts") or {}).items():
         try:
             unpacker = zlib.decompressobj()
-            text = unpacker.decompress(base64.b64decode(str(encoded)), _MAX_PART_BYTES)
+            # Zero would mean no limit.
+            text = unpacker.decompress(base64.b64decode(str(encoded)), max(1, max_bytes))
             decode_json(text)
         except (binascii.Error, zlib.error, NotJsonError, ValueError):
             missing.append(name)
         else:
             parts[name] = text
+            max_bytes -= len(text)
     if missing:
         unknown.append(f"parts of the catalog are missing: {', '.join(missing)}")
     redacted = _names(data, "redacted")

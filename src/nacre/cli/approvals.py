@@ -25,6 +25,7 @@ from nacre.cli.output import (
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
 
+_SHOW_HINT: Final = "inputs are cut, and without secrets; `nacre approvals show ID` shows one whole"
 _ANSWERS: Final = ("allow-once", "allow-always", "deny", "edit")
 
 
@@ -57,8 +58,7 @@ def list_command(
         for it in pending
     ]
     write_table(printer, ("approval", "tool", "input", "reason", "session", "expires"), rows)
-    if not pending:
-        say("no call waits for an approval")
+    say(_SHOW_HINT if pending else "no call waits for an approval")
     return printer.problem or ExitStatus.COMPLETED
 
 

@@ -41,7 +41,7 @@ def status_command(
         rows = [
             ("program", health.program),
             ("version", health.version),
-            ("login", health.account or "none: run `nacre codex login`, or use an API key"),
+            ("login", health.account or _describe_key(system, agent_id)),
             ("home", str(health.home)),
             ("mode", f"{server.mode} ({server.approval_policy}, {server.sandbox})"),
         ]
@@ -123,6 +123,17 @@ def threads_command(
     if not found:
         warn("no session has a Codex thread yet")
     return printer.problem or ExitStatus.COMPLETED
+
+
+def _describe_key(system: SystemConfig, agent_id: str) -> str:
+    """What Codex uses without a login of its own."""
+    name = system.agents.agent(agent_id).model.partition("/")[0]
+    provider = system.models.providers.get(name)
+    if provider is not None and provider.api_key:
+        return f"API key of the provider {name}"
+    if provider is not None and not provider.is_official_openai:
+        return f"none; the provider {name} has no API key"
+    return "none: run `nacre codex login`, or set OPENAI_API_KEY"
 
 
 def _read(config: str | None, agent: str | None = None) -> tuple[SystemConfig, str]:

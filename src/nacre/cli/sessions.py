@@ -408,8 +408,7 @@ def _turn_lines(turn: WholeTurn) -> Iterator[str]:
         case _:
             pass
     if isinstance(reply := record.data.get("reply"), str):
-        # A chat command has no messages.
-        yield _speaker_text("you", getattr(record.prompt, "text", ""))
+        # A chat command has no messages but its prompt.
         yield _speaker_text("nacre", reply)
     if isinstance(note := record.data.get("note"), str):
         yield _speaker_text("nacre", note)

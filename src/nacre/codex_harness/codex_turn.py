@@ -57,6 +57,7 @@ _HAS_ACTED: Final = (
     "The turn had begun to answer or to act: check what it has done before you send the message "
     "again."
 )
+_MAX_TITLE_CHARACTERS: Final = 100
 # Turns that are searched for the harness of a message.
 _MAX_TURNS: Final = 200
 
@@ -127,6 +128,7 @@ class CodexTurn:
             client,
             bindings=bindings,
             session_id=turn.run.session_id,
+            title=self._message.text.strip().partition("\n")[0][:_MAX_TITLE_CHARACTERS],
             tools=tools,
             engine=turn.engine.binding(binding.engine if binding else None),
             provider_key=route.provider_key,

@@ -299,7 +299,9 @@ class CodexCommands:
         for it in get_objects(await self._ask(call, "thread/list", **params), "data"):
             thread_id = get_text(it, "id")
             owner = f" [{owners[thread_id]}]" if thread_id in owners else ""
-            lines.append(f"- {thread_id}{owner}: {_shorten(get_text(it, 'preview'))}")
+            lines.append(
+                f"- {thread_id}{owner}: {_shorten(get_text(it, 'name') or get_text(it, 'preview'))}"
+            )
         return "\n".join(lines) or "There are no threads."
 
     # The thread of the session.

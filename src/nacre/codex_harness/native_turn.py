@@ -20,6 +20,7 @@ from nacre.codex_harness.client import refuse_request
 from nacre.codex_harness.mirror import MIN_ID_VERSION, PROMPT, make_client_id
 from nacre.codex_harness.prompt import build_turn_input
 from nacre.errors import (
+    AbortedError,
     AppServerError,
     AppServerTimeoutError,
     CodexError,
@@ -120,9 +121,13 @@ class NativeTurn:
             answer = await self._client.request(
                 "turn/start", params, abort=self._turn.stop, on_late=interrupt
             )
-        except CodexError as error:
-            data: JsonObject = {"phase": "turn_start_failed", "problem": str(error)}
-            self._turn.run.events.add("codex_app_server.lifecycle", data)
+        except (AbortedError, CodexError) as error:
+            if isinstance(error, AbortedError | AppServerTimeoutError):
+                # Codex may start it all the same: the next turn must not become a part of it.
+                live.expect_turn()
+            if isinstance(error, CodexError):
+                data: JsonObject = {"phase": "turn_start_failed", "problem": str(error)}
+                self._turn.run.events.add("codex_app_server.lifecycle", data)
             raise
         if not self._projector.turn_id:
             self._projector.turn_id = _turn_id(answer)

@@ -316,6 +316,7 @@ class ThreadOpener:
         *,
         bindings: ThreadBindings,
         session_id: str,
+        title: str,
         tools: DynamicTools,
         engine: JsonValue,
         provider_key: str,
@@ -324,11 +325,13 @@ class ThreadOpener:
         stop: AbortSignal,
         note_request: Callable[[str, JsonObject], None],
     ) -> None:
-        """`window_tokens` is the configured window of the model, `new_tokens` the size of the
-        message. `note_request` is given each request that is sent."""
+        """`title` is what lists of threads show for a new one. `window_tokens` is the configured
+        window of the model, `new_tokens` the size of the message. `note_request` is given each
+        request that is sent."""
         self._client = client
         self._bindings = bindings
         self._session_id = session_id
+        self._title = title
         self._tools = tools
         self._engine = engine
         self._provider_key = provider_key
@@ -384,6 +387,9 @@ class ThreadOpener:
         )
         if not is_transient:
             await self._bindings.put(self._session_id, new)
+            if self._title:
+                # Codex would show the beginning of the input, which may be reference material.
+                self._client.post("thread/name/set", {"threadId": live.id, "name": self._title})
         return OpenThread(
             live=live, binding=new, is_new=True, is_transient=is_transient, replaced=replaced
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -27,7 +26,13 @@ from sqlalchemy import (
 
 from nacre.errors import CellTakenError, StorageError
 from nacre.storage.records import CallRecord, CellRecord, TurnState
-from nacre.storage.rows import check_id, dump_json, is_storable, load_json_object
+from nacre.storage.rows import (
+    check_id,
+    dump_json,
+    is_storable,
+    load_json_object,
+    turn_state_from_row,
+)
 from nacre.storage.schema import cell_calls, cells, images, turn_states, turns
 
 if TYPE_CHECKING:
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Insert
     from sqlalchemy.engine import Connection, Row, RowMapping
 
-    from nacre.json_types import JsonObject
     from nacre.storage.database import Database
     from nacre.storage.leases import Leases
 
@@ -316,7 +320,7 @@ class CellStore:
             owner = self._database.ownership.owner
             mine.update(row["run_id"] for row in adopted)
             connection.execute(update(turns).where(turns.c.run_id.in_(mine)).values(owner=owner))
-            return [_turn_state_from_row(row) for row in adopted]
+            return [turn_state_from_row(row) for row in adopted]
 
         return await self._database.write_through(work)
 
@@ -434,20 +438,6 @@ def _cell_from_row(row: RowMapping, calls: list[CallRecord]) -> CellRecord:
         calls=tuple(calls),
         image=row["image"],
         seconds_left=row["seconds_left"],
-    )
-
-
-def _turn_state_from_row(row: RowMapping) -> TurnState:
-    data: JsonObject = {}
-    # A row that is damaged must not hold up the others: its turn is interrupted.
-    with suppress(StorageError):
-        data = load_json_object(row["data"], f"the turn {row['run_id']!r}")
-    return TurnState(
-        run_id=row["run_id"],
-        session_id=row["session_id"],
-        version=row["version"],
-        data=data,
-        age_seconds=max(0.0, row["age"]),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import Double, bindparam, literal_column, select, text
 
 from nacre.errors import LeaseLostError, StorageError
 from nacre.storage.records import (
@@ -19,9 +19,8 @@ from nacre.storage.records import (
     InboxItem,
     Lease,
     TakenSession,
-    TurnState,
 )
-from nacre.storage.rows import load_json_object
+from nacre.storage.rows import load_damaged, turn_state_from_row
 from nacre.storage.schema import inbox, leases, turn_states, turns
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, RowMapping
 
     from nacre.storage.database import Database
+    from nacre.storage.records import TurnState
 
 LEASE_SECONDS: Final = 15.0
 RENEW_SECONDS: Final = 5.0
@@ -37,6 +37,7 @@ RENEW_SECONDS: Final = 5.0
 _MAX_TAKEN: Final = 100
 
 _NOW: Final = "(extract(epoch from clock_timestamp())::double precision)"
+_NOW_COLUMN: Final = literal_column(_NOW, Double)
 _LIVE: Final = "('queued', 'running', 'waiting')"
 
 # A takeover locks the row for update and waits for these writes; a renewal does not.
@@ -133,6 +134,8 @@ _ADD_GATEWAY: Final = text(
     ON CONFLICT (owner) DO UPDATE SET name = :name, address = :address
     """
 )
+# A process that was forgotten while it had no lock may have taken a lease since then.
+_OWNERS: Final = text("SELECT owner FROM nacre_gateways UNION SELECT owner FROM nacre_leases")
 # Turns that an older version has begun, or a process without a lease.
 _LEASE_ORPHANS: Final = text(
     """
@@ -158,6 +161,12 @@ _HAND_OVER: Final = tuple(
             "DELETE FROM nacre_gateways WHERE owner = :owner",
         ),
     )
+)
+_END_RUN: Final = text(
+    f"""
+    UPDATE nacre_runs SET state = 'interrupted', updated = {_NOW}
+    WHERE run_id = :run_id AND state IN {_LIVE}
+    """
 )
 _FORGET: Final = tuple(
     map(
@@ -214,6 +223,7 @@ class Leases:
         self._database = database
         self._seconds = seconds
         self._taking: set[str] = set()
+        self._registration: dict[str, str] = {}
         # Whether a takeover may have been committed whose sessions this process does not know.
         self._is_uncertain = False
         self.held: dict[str, int] = {}
@@ -237,6 +247,7 @@ class Leases:
             connection.execute(_LEASE_ORPHANS, {"alive": sorted(alive)})
 
         await self._database.write_through(work)
+        self._registration = row
 
     async def gateways(self) -> list[GatewayRecord]:
         """List the gateways, the oldest first."""
@@ -319,6 +330,11 @@ class Leases:
             if lease is not None and lease.owner != self.owner:
                 raise _lost(turn.session_id)
 
+    def end_run(self, connection: Connection, run_id: str) -> None:
+        """Mark a run as interrupted that no process continues, for its readers."""
+        connection.execute(_END_RUN, {"run_id": run_id})
+        notify(connection, '{"leases":1}')
+
     def find_lost(self, connection: Connection, session_ids: Set[str]) -> set[str]:
         """Return those of these sessions that this process served and has lost. A takeover of the
         others waits for the end of the transaction."""
@@ -339,7 +355,10 @@ class Leases:
         known = dict(self.held)
 
         def work(connection: Connection) -> dict[str, int]:
-            connection.execute(_RENEW_GATEWAY, {"owner": self.owner})
+            is_listed = connection.execute(_RENEW_GATEWAY, {"owner": self.owner}).rowcount > 0
+            if not is_listed and self._registration:
+                # The others have forgotten this process while it had no lock.
+                connection.execute(_ADD_GATEWAY, {"owner": self.owner, **self._registration})
             given = {"owner": self.owner, "seconds": self._seconds}
             return {row.session_id: row.epoch for row in connection.execute(_RENEW, given)}
 
@@ -429,8 +448,7 @@ class Leases:
 
     def _find_gone(self, connection: Connection) -> frozenset[str]:
         alive = self._database.ownership.alive(connection)
-        owners = connection.execute(text("SELECT owner FROM nacre_gateways")).scalars()
-        return frozenset(owners) - alive
+        return frozenset(connection.execute(_OWNERS).scalars()) - alive
 
     def _adopt(self, connection: Connection, epochs: dict[str, int]) -> list[TakenSession]:
         given = {"session_ids": [*epochs], "owner": self.owner}
@@ -440,7 +458,7 @@ class Leases:
             connection.execute(statement, given)
         states: dict[str, list[TurnState]] = {}
         waiting = (
-            select(turn_states)
+            select(turn_states, (_NOW_COLUMN - turn_states.c.updated).label("age"))
             .join(turns, turns.c.run_id == turn_states.c.run_id)
             .where(turn_states.c.session_id.in_(epochs), turns.c.status == "running")
             .order_by(turns.c.started)
@@ -488,18 +506,9 @@ def item_from_row(row: RowMapping) -> InboxItem:
         session_id=row["session_id"],
         run_id=row["run_id"],
         kind=row["kind"],
-        payload=load_json_object(row["payload"], name),
+        payload=load_damaged(row["payload"], name),
         state=row["state"],
-        result=load_json_object(row["result"], name) if row["result"] else {},
-    )
-
-
-def turn_state_from_row(row: RowMapping) -> TurnState:
-    return TurnState(
-        run_id=row["run_id"],
-        session_id=row["session_id"],
-        version=row["version"],
-        data=load_json_object(row["data"], f"the turn {row['run_id']!r}"),
+        result=load_damaged(row["result"], name) if row["result"] else {},
     )
 
 

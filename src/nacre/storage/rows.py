@@ -28,6 +28,7 @@ from nacre.storage.records import (
     StoredMessage,
     ThreadRecord,
     TurnRecord,
+    TurnState,
 )
 from nacre.storage.schema import (
     approvals,
@@ -359,6 +360,38 @@ def delete_cells(connection: Connection, run_id: str) -> None:
     """Delete the suspended cells of a turn that has ended, and what it stored to continue."""
     connection.execute(_DELETE_CELLS, {"of_run": run_id})
     connection.execute(_DELETE_TURN_STATE, {"of_run": run_id})
+
+
+def withdraw_approvals(connection: Connection, session_id: str, run_id: str) -> None:
+    """Withdraw the open approvals of a turn that nobody continues."""
+    connection.execute(
+        update(approvals)
+        .where(
+            approvals.c.session_id == session_id,
+            approvals.c.run_id == run_id,
+            approvals.c.state == "open",
+        )
+        .values(state="given_up", answer=_WITHDRAWN, answered=now())
+    )
+
+
+def load_damaged(text: str, row: str) -> JsonObject:
+    """Decode a JSON object; empty if it is damaged, so that one row does not hold up the others."""
+    try:
+        return load_json_object(text, row)
+    except StorageError:
+        return {}
+
+
+def turn_state_from_row(row: RowMapping) -> TurnState:
+    """Without data if it is damaged: the turn is interrupted. `age` is how old the state is."""
+    return TurnState(
+        run_id=row["run_id"],
+        session_id=row["session_id"],
+        version=row["version"],
+        data=load_damaged(row["data"], f"the turn {row['run_id']!r}"),
+        age_seconds=max(0.0, row["age"]),
+    )
 
 
 def turn_from_row(row: RowMapping) -> TurnRecord:

@@ -493,6 +493,10 @@ class Store:
             rows.delete_cells(connection, run_id)
             if self._leases is not None:
                 rows.delete_items(connection, items, run_id=run_id)
+            if status != "completed":
+                rows.withdraw_approvals(connection, session_id, run_id)
+            if status == "interrupted" and self._leases is not None:
+                self._leases.end_run(connection, run_id)
             count = _add_messages(connection, session_id, run_id, messages)
             rows.add_events(connection, run_id, session_id, event_texts)
             if thread is not None:

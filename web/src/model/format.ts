@@ -4,7 +4,7 @@ import { isObject } from "./turn";
 
 const MAX_SUMMARY = 120;
 /** How the gateway marks a value that it has cut for the record. */
-const CUT_MARK = /… \[[\d,]+ characters\]|\[[\d,]+ more (?:items|values|keys)[^\]]*\]/;
+const CUT_MARK = /… \[[\d,]+ characters\]|\[[\d,]+ more (?:items|members)[^\]]*\]/;
 const ANSI = /[\u001b\u009b](?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[[\]()#;?]*(?:\d{1,4}(?:;\d{0,4})*)?[\dA-PR-TZcf-nq-uy=><~])/g;
 /** Controls, marks of direction, and characters without a width. Joiners are part of words and emoji. */
 const CONTROLS =

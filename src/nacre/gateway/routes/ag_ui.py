@@ -350,6 +350,8 @@ def _interrupts(run: AgentRun) -> Iterator[Interrupt]:
             message=f"{request.tool_name}: {request.reason}",
             tool_call_id=request.call_id,
             response_schema=_ANSWER_SCHEMA,
+            # The arguments of the call, in the events before, are a record of it.
+            metadata={"inputUrl": f"/api/approvals/{request.id}/input"},
             expires_at=datetime.fromtimestamp(request.expires, UTC).isoformat(),
         )
 

@@ -123,6 +123,7 @@ class SharedSessions:
         """The runs of other processes."""
         self._results: dict[int, anyio.Event] = {}
         self._handling: set[int] = set()
+        self._adopting: set[str] = set()
         self._discarded: list[int] = []
         self._inbox_news = anyio.Event()
         self._watch_news = anyio.Event()
@@ -165,8 +166,7 @@ class SharedSessions:
         self._continues = True
         runs: list[AgentRun] = []
         while (found := await self._cluster.leases.take_over()).sessions:
-            for taken in found.sessions:
-                runs += await self._adopt(taken)
+            runs += await self._adopt_all(found.sessions)
         assert self._tasks is not None
         self._tasks.start_soon(self._run_task, self._watch)
         return runs
@@ -481,7 +481,8 @@ class SharedSessions:
                     if item.session_id not in leases.held:
                         # Another process has given the session to this one.
                         await leases.take(item.session_id)
-                    await self._handle(item)
+                    if item.session_id not in self._adopting:
+                        await self._handle(item)
             except StorageError as error:
                 logger.warning("the inbox cannot be read yet: %s", error)
 
@@ -609,24 +610,38 @@ class SharedSessions:
                 last_failure = anyio.current_time()
                 continue
             suspects = found.suspects
-            for taken in found.sessions:
-                await self._adopt(taken)
+            await self._adopt_all(found.sessions)
 
     async def _take_over_one(self, session_id: str) -> None:
         found = await self._cluster.leases.take_over(
             session_id=session_id, continues=self._continues
         )
-        for taken in found.sessions:
-            await self._adopt(taken)
+        await self._adopt_all(found.sessions)
+
+    async def _adopt_all(self, sessions: Sequence[TakenSession]) -> list[AgentRun]:
+        """Serve sessions that were taken over; returns the turns that continue."""
+        # What is sent to them now waits for these turns.
+        self._adopting.update(taken.session_id for taken in sessions)
+        runs: list[AgentRun] = []
+        for taken in sessions:
+            try:
+                runs += await self._adopt(taken)
+            finally:
+                self._adopting.discard(taken.session_id)
+        self._inbox_news.set()
+        return runs
 
     async def _adopt(self, taken: TakenSession) -> list[AgentRun]:
-        """Serve a session that was taken over; returns the turns that continue."""
         self.takeover_count += 1
         logger.info("this gateway serves the session %s now", taken.session_id)
         runs: list[AgentRun] = []
         known: set[int] = set()
         run_ids = [*(it.run_id for it in taken.states), *(it.run_id for it in taken.items)]
-        last_sequences = await self._cluster.feed.last_sequences(run_ids)
+        last_sequences = dict[str, int]()
+        try:
+            last_sequences = await self._cluster.feed.last_sequences(run_ids)
+        except StorageError as error:
+            logger.warning("the last events of %s are not known: %s", taken.session_id, error)
         for state in taken.states:
             try:
                 # The events after those of the state have numbers that readers know.

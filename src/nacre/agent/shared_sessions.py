@@ -621,14 +621,16 @@ class SharedSessions:
     async def _adopt_all(self, sessions: Sequence[TakenSession]) -> list[AgentRun]:
         """Serve sessions that were taken over; returns the turns that continue."""
         # What is sent to them now waits for these turns.
-        self._adopting.update(taken.session_id for taken in sessions)
+        waiting = [taken.session_id for taken in sessions]
+        self._adopting.update(waiting)
         runs: list[AgentRun] = []
-        for taken in sessions:
-            try:
+        try:
+            for taken in sessions:
                 runs += await self._adopt(taken)
-            finally:
                 self._adopting.discard(taken.session_id)
-        self._inbox_news.set()
+        finally:
+            self._adopting.difference_update(waiting)
+            self._inbox_news.set()
         return runs
 
     async def _adopt(self, taken: TakenSession) -> list[AgentRun]:

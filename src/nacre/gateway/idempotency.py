@@ -81,7 +81,8 @@ def _first_response(known: JsonObject, digest: str) -> JsonObject:
     if not isinstance(response, dict):
         raise ApiError(
             409,
-            "the gateway stopped while it handled the first request with this idempotency key; "
-            "read the session to see whether it has the message, or use a new key",
+            "the first request with this idempotency key has no response: another gateway still "
+            "handles it, or its gateway stopped; read the session to see whether it has the "
+            "message, or use a new key",
         )
     return response

@@ -41,7 +41,8 @@ from nacre.agent.run import (
     ToolBytes,
     tool_bytes_of,
 )
-from nacre.agent.service import AgentService, ClientResult, new_session_id
+from nacre.agent.service import AgentService, ClientResult
+from nacre.agent.session_resolution import new_session_id
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
 from nacre.agent.turn_context import (

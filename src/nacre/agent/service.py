@@ -1,17 +1,15 @@
-"""Starts, follows, steers and aborts the turns of agents; resolves the session of a request."""
+"""Starts, follows, steers and aborts the turns of agents."""
 
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 
 from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.built_in_commands import (
-    QUEUE_MODES,
     BuiltInCommands,
     explain_mistake,
     explain_refusal,
@@ -21,6 +19,7 @@ from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
 from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
+from nacre.agent.session_resolution import SessionResolver, new_session_id, resolve_record
 from nacre.agent.shared_approvals import SharedApprovals
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.turn_request import TurnRequest
@@ -36,18 +35,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.agent.chat_commands import CommandHandler, CommandLine, ServiceAction
+    from nacre.agent.session_resolution import ResolvedSession
     from nacre.agent.shared_sessions import Placed
     from nacre.agent.turn_context import ServiceContext
-    from nacre.config import AgentConfig, AgentsConfig, QueueMode, SystemConfig
+    from nacre.config import AgentConfig, SystemConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.storage import InboxItem, SessionRecord, Store, TurnState
+    from nacre.storage import InboxItem, SessionRecord, TurnState
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
-_SESSION_ID_BYTES: Final = 12
-_MAX_SHOWN_ID: Final = 80
 _MAX_APPROVALS: Final = 1_000
 # How long a turn that was taken over may take to ask again.
 _REOPEN_SECONDS: Final = 5.0
@@ -195,7 +193,7 @@ class AgentService:
             earlier = add_decision(approval, records.get(approval.id))
             if earlier is not None:
                 context.approvals.expect(earlier)
-        return self._queues.continue_turn(stored, _resolve_record(agent, session))
+        return self._queues.continue_turn(stored, resolve_record(agent, session))
 
     # What callers do.
 
@@ -473,7 +471,7 @@ class AgentService:
             action="compact",
             trace=request.trace or current_trace(),
         )
-        return await self._take(turn, _resolve_record(agent, session))
+        return await self._take(turn, resolve_record(agent, session))
 
     async def _renew_session(
         self,
@@ -611,87 +609,3 @@ class ClientResult:
     call_id: str
     content: JsonValue
     is_error: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResolvedSession:
-    """The session and the agent of a turn."""
-
-    agent: AgentConfig
-    session_id: str
-    session_key: str = ""
-    is_stored: bool = True
-    model: str = ""
-    """The model that was chosen for the session; empty for the agent's."""
-    queue_mode: QueueMode | Literal[""] = ""
-    """The queue mode that was chosen for the session; empty for the configured one."""
-
-
-class SessionResolver:
-    """Finds the session of a request, or creates it."""
-
-    def __init__(self, agents: AgentsConfig, store: Store) -> None:
-        self._agents = agents
-        self._store = store
-
-    async def resolve(self, request: TurnRequest) -> ResolvedSession:
-        """Return the session. Raises SessionError (`not_found` or `invalid`)."""
-        agent, found = await self.find(request)
-        if found is None and request.history is not None and not request.session_key:
-            return ResolvedSession(agent=agent, session_id=new_session_id(), is_stored=False)
-        return _resolve_record(agent, found or await self.create(request, agent))
-
-    async def find(self, request: TurnRequest) -> tuple[AgentConfig, SessionRecord | None]:
-        """Return the agent, and the session if it exists. Raises SessionError (`not_found` or
-        `invalid`)."""
-        if request.user_message is None and not request.history:
-            raise SessionError("there is no message and no history to answer", code="invalid")
-        if request.session_id and request.session_key:
-            raise SessionError(
-                "a request names its session by its id or by its key, not by both", code="invalid"
-            )
-        if request.session_id:
-            return await self._find_by_id(request)
-        agent = self._agents.agent(request.agent_id or self._agents.default_id)
-        if not request.session_key:
-            return agent, None
-        return agent, await self._store.session_by_key(agent.id, request.session_key)
-
-    async def create(self, request: TurnRequest, agent: AgentConfig) -> SessionRecord:
-        """Create the session of a request. Its first turn gives it a title."""
-        return await self._store.add_session(
-            id=new_session_id(),
-            agent_id=agent.id,
-            key=request.session_key,
-            channel=request.channel,
-            sender=request.sender,
-            title=request.title,
-        )
-
-    async def _find_by_id(self, request: TurnRequest) -> tuple[AgentConfig, SessionRecord]:
-        found = await self._store.session(request.session_id)
-        if found is None:
-            shown = request.session_id[:_MAX_SHOWN_ID]
-            raise SessionError(f"there is no session {shown!r}", code="not_found")
-        agent = self._agents.agent(found.agent_id)
-        if request.agent_id and self._agents.agent(request.agent_id) is not agent:
-            raise SessionError(
-                f"the session {found.id} is one of the agent {agent.id}, not of {request.agent_id}",
-                code="invalid",
-            )
-        return agent, found
-
-
-def _resolve_record(agent: AgentConfig, found: SessionRecord) -> ResolvedSession:
-    modes: list[QueueMode] = [mode for mode in QUEUE_MODES if mode == found.queue_mode]
-    return ResolvedSession(
-        agent=agent,
-        session_id=found.id,
-        session_key=found.key,
-        model=found.model,
-        queue_mode=modes[0] if modes else "",
-    )
-
-
-def new_session_id() -> str:
-    return f"session_{os.urandom(_SESSION_ID_BYTES).hex()}"

@@ -91,16 +91,24 @@ async def test_an_unfinished_first_request_is_not_repeated(
     async def fail(*_: object, **__: object) -> None:
         raise StorageError("the disk is full")
 
-    async with open_gateway(tmp_path, [Say("one"), Say("two")]) as world:
-        with monkeypatch.context() as patch:
+    async with ScriptedProvider([Say("one"), Say("two")]) as model:
+        async with open_world(tmp_path, model) as world:
             # As if the gateway was killed before it could store the response.
-            patch.setattr(Store, "put_value", fail)
+            monkeypatch.setattr(Store, "put_value", fail)
             first = await world.start("hello", idempotencyKey="k")
-        again = await world.client.post("/api/runs", json={"text": "hello"}, headers=key("k"))
-        await world.end_of(first["runId"])
-    assert again.status_code == 409
-    assert "read the session" in again.json()["error"]["message"]
-    assert len(world.model.requests) == 1
+            command = await world.start("/status", idempotencyKey="c")
+            again = await world.start("hello", idempotencyKey="k")
+            await world.end_of(first["runId"])
+            await world.end_of(command["runId"])
+        async with open_world(tmp_path, model) as world:
+            later = await world.start("hello", idempotencyKey="k")
+            # A command without a session leaves nothing in the database.
+            lost = await world.client.post("/api/runs", json={"text": "/status"}, headers=key("c"))
+    assert again["runId"] == later["runId"] == first["runId"]
+    assert later == {**first, "state": "completed"}
+    assert lost.status_code == 409
+    assert "read the session" in lost.json()["error"]["message"]
+    assert len(model.requests) == 1
 
 
 # Uploads.

@@ -10,6 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from nacre.errors import StorageError
+from nacre.storage import Store
 from nacre.testing import Call, Say
 from nacre.testing.scripted_provider import ScriptedProvider
 from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, World, open_world
@@ -25,6 +27,7 @@ __all__ = ["postgres", "postgres_server"]
 
 LOOK_UP = {"name": "look_up", "description": "Looks it up.", "parameters": {"type": "object"}}
 CELL = "return await tools.look_up({q: 1})"
+KEY = {"idempotency-key": "k"}
 SCRIPT = [Call("exec", {"code": CELL}), Say("found"), Say("and more")]
 
 
@@ -161,3 +164,53 @@ async def test_the_gateways_are_listed_with_what_they_hold(worlds: tuple[World, 
     assert (second["state"], second["sessions"], second["waiting"]) == ("alive", 0, 0)
     assert [first["isThis"], second["isThis"]] == [False, True]
     assert first["version"] == second["version"] != ""
+
+
+async def fail_to_store(*_: object, **__: object) -> None:
+    raise StorageError("the server does not respond")
+
+
+@pytest.mark.parametrize("body", [{"sessionKey": "chat"}, {}])
+async def test_a_message_that_is_sent_again_to_another_gateway_is_taken_once(
+    worlds: tuple[World, World], monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]
+) -> None:
+    one, other = worlds
+    with monkeypatch.context() as patch:
+        # As if the gateway was killed before it had the message, and then before it responded.
+        patch.setattr(one.system.store, "add_session", fail_to_store)
+        failed = await one.client.post("/api/runs", json={"text": "hello", **body}, headers=KEY)
+        assert failed.status_code == 503, failed.text
+        patch.undo()
+        patch.setattr(one.system.store, "put_value", fail_to_store)
+        first = await one.client.post("/api/runs", json={"text": "hello", **body}, headers=KEY)
+    run_id = first.json()["runId"]
+    again = await other.client.post("/api/runs", json={"text": "hello", **body}, headers=KEY)
+    assert again.json()["runId"] == run_id, again.text
+    await one.end_of(run_id)
+    later = await other.client.post("/api/runs", json={"text": "hello", **body}, headers=KEY)
+    assert later.json()["runId"] == run_id
+    assert len((await one.get("/api/sessions"))["sessions"]) == 1
+    assert len(one.model.requests) == 2
+
+
+async def test_a_steering_message_that_is_sent_again_finds_its_run(
+    worlds: tuple[World, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = worlds
+    started = await start_waiting(one, sessionKey="chat")
+    more = {"text": "and this", "sessionKey": "chat", "queueMode": "steer"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "put_value", fail_to_store)
+        for world in (one, other):
+            answer = await world.client.post("/api/runs", json=more, headers=KEY)
+            assert answer.json()["runId"] == started["runId"], answer.text
+        (call,) = (await one.get(f"/api/runs/{started['runId']}"))["pendingClientCalls"]
+        results = {"results": [{"callId": call["callId"], "content": "a pearl"}]}
+        await one.client.post(f"/api/runs/{started['runId']}/client-results", json=results)
+        await one.end_of(started["runId"])
+        # It is not in the inbox any more.
+        answer = await other.client.post("/api/runs", json=more, headers=KEY)
+    assert answer.json()["runId"] == started["runId"], answer.text
+    session = await one.get(f"/api/sessions/{started['sessionId']}")
+    texts = [it["text"] for it in session["messages"] if it["role"] == "user"]
+    assert texts.count("and this") == 1

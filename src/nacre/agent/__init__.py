@@ -42,6 +42,7 @@ from nacre.agent.run import (
     tool_bytes_of,
 )
 from nacre.agent.service import AgentService, ClientResult
+from nacre.agent.session_queue import new_run_id
 from nacre.agent.session_resolution import new_session_id
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
@@ -148,6 +149,7 @@ __all__ = [
     "make_executor",
     "media_to_json",
     "media_url",
+    "new_run_id",
     "new_session_id",
     "planned_surface",
     "read_workspace",

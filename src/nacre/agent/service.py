@@ -239,7 +239,7 @@ class AgentService:
         """Give a message to the queue of its session, which another gateway may have. `placed` is
         set if it is in the inbox of this process."""
         if self.shared is None:
-            return self._queues.take(request, session)
+            return self._queues.take(request, session, run_id=request.run_id)
         if placed is None:
             remote = await self._find_thread_gateway(request, session)
             found = remote or await self.shared.place(request, session)
@@ -280,6 +280,10 @@ class AgentService:
     async def start_here(self, request: TurnRequest, placed: Placed, /) -> AgentRun:
         """Start a turn or a command that is in the inbox of this process."""
         return await self._start(request, placed)
+
+    def takes_once(self, request: TurnRequest) -> bool:
+        """Whether a message that is sent again with its run id is taken only once."""
+        return self.shared is not None and not self.is_command(request)
 
     def is_command(self, request: TurnRequest, /) -> bool:
         """Whether the message is a chat command."""
@@ -349,7 +353,8 @@ class AgentService:
                 {"callId": it.call_id, "content": it.content, "isError": it.is_error}
                 for it in results
             ]
-            await self.shared.send(run, "client_results", {"results": given})
+            if not await self.shared.send(run, "client_results", {"results": given}):
+                raise _results_come_late(run.id)
             run.note_delivered([it.call_id for it in results])
             return
         for result in results:
@@ -512,7 +517,7 @@ class AgentService:
         handler: CommandHandler,
     ) -> AgentRun:
         run = AgentRun(
-            id=new_run_id(),
+            id=request.run_id or new_run_id(),
             session_id="" if session is None else session.id,
             agent_id=agent.id,
             session_key="" if session is None else session.key,
@@ -585,10 +590,14 @@ def _reply(text: str) -> CommandHandler:
     return handler
 
 
+def _results_come_late(run_id: str) -> SessionError:
+    return SessionError(f"the run {run_id} is over; the results were not taken", code="ended")
+
+
 async def _deliver_here(run: AgentRun | None, run_id: str, results: list[dict[str, Any]]) -> None:
     """Deliver all results or none. Raises SessionError."""
     if run is None:
-        raise SessionError(f"the run {run_id} is over; the results were not taken", code="ended")
+        raise _results_come_late(run_id)
     wanted = {result["callId"] for result in results}
     # A turn that was taken over asks its client again.
     with anyio.move_on_after(_REOPEN_SECONDS):

@@ -43,7 +43,9 @@ class SessionResolver:
         """Return the session. Raises SessionError (`not_found` or `invalid`)."""
         agent, found = await self.find(request)
         if found is None and request.history is not None and not request.session_key:
-            return ResolvedSession(agent=agent, session_id=new_session_id(), is_stored=False)
+            return ResolvedSession(
+                agent=agent, session_id=new_session_id(request.run_id), is_stored=False
+            )
         return resolve_record(agent, found or await self.create(request, agent))
 
     async def find(self, request: TurnRequest) -> tuple[AgentConfig, SessionRecord | None]:
@@ -99,6 +101,6 @@ def resolve_record(agent: AgentConfig, found: SessionRecord) -> ResolvedSession:
     )
 
 
-def new_session_id() -> str:
-    """A new id for a session."""
-    return f"session_{os.urandom(_SESSION_ID_BYTES).hex()}"
+def new_session_id(run_id: str = "") -> str:
+    """The id of a new session; that of a repeated request is the same each time."""
+    return f"session_{run_id.removeprefix('run_') or os.urandom(_SESSION_ID_BYTES).hex()}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
@@ -205,7 +205,7 @@ class SharedSessions:
     async def place(self, request: TurnRequest, session: ResolvedSession) -> Placed | AgentRun:
         """Decide who runs a message: this process, or the owner of its session, which has taken it
         when this returns. Raises SessionError and StorageError."""
-        run_id, leases = new_run_id(), self._cluster.leases
+        run_id, leases = request.run_id or new_run_id(), self._cluster.leases
         session_id, before = session.session_id, leases.held.get(session.session_id)
         if not session.is_stored or request.heartbeat is not None:
             lease = await leases.take(session_id)
@@ -216,21 +216,22 @@ class SharedSessions:
             self._drop_if_replaced(session_id, before, lease.epoch)
             return Placed(run_id=run_id)
         accepted = await self._cluster.inbox.add_message(
-            session_id, request_to_json(request), run_id=run_id, key=run_id
+            session_id, request_to_json(request), run_id=run_id
         )
         if accepted.lease.owner == leases.owner:
             self._drop_if_replaced(session_id, before, accepted.lease.epoch)
-            return Placed(run_id=run_id, items=(accepted.number,))
-        return await self._wait_for_run(
-            accepted.number,
-            LiveRunRecord(
-                run_id=run_id,
-                session_id=session_id,
-                owner="",
-                state="queued",
-                data=_describe_run(session.agent.id, session.session_key),
-            ),
+            if accepted.is_new:
+                return Placed(run_id=run_id, items=(accepted.number,))
+        record = LiveRunRecord(
+            run_id=run_id,
+            session_id=session_id,
+            owner="",
+            state="queued",
+            data=_describe_run(session.agent.id, session.session_key),
         )
+        if not accepted.is_new:
+            record = await self._find_taker(accepted.number, record)
+        return await self._wait_for_run(accepted.number, record)
 
     async def forward(self, request: TurnRequest, session_id: str) -> AgentRun | None:
         """Send a message to the owner of its session; None if that is nobody, or this process."""
@@ -239,7 +240,7 @@ class SharedSessions:
         lease = await self._cluster.leases.find(session_id)
         if lease is None or lease.owner == self._cluster.leases.owner:
             return None
-        key = new_run_id()
+        key = request.run_id or new_run_id()
         accepted = await self._cluster.inbox.add(
             session_id, "message", request_to_json(request), run_id=key, key=key
         )
@@ -305,6 +306,14 @@ class SharedSessions:
         if before is not None and before != epoch:
             # Somebody else has served the session meanwhile.
             self._server.drop(session_id)
+
+    async def _find_taker(self, number: int, expected: LiveRunRecord) -> LiveRunRecord:
+        """The run that has taken a message that is sent again, or is going to."""
+        item = await self._cluster.inbox.find(number)
+        if item is None or item.run_id == expected.run_id:
+            return expected
+        found = await self._cluster.feed.find(item.run_id)
+        return found or replace(expected, run_id=item.run_id)
 
     async def _wait_for_run(self, number: int, expected: LiveRunRecord) -> AgentRun:
         """Wait until the owner has taken a message. `expected` is its run if a new turn takes it:
@@ -416,16 +425,19 @@ class SharedSessions:
         return _END_KINDS[turn.status], {**data, "error": turn.error} if turn.error else data
 
     async def _wait_for_result(self, session_id: str, number: int) -> JsonObject:
+        is_over = False
         event = self._results[number] = anyio.Event()
         try:
             with anyio.move_on_after(_ANSWER_SECONDS):
                 while True:
                     item = await self._cluster.inbox.find(number)
-                    if item is None:
-                        # Its run has ended.
-                        return {}
-                    if item.result:
+                    if item is not None and item.result:
                         return _check_result(item.result)
+                    if item is None or is_over:
+                        # Its run has begun, or has ended.
+                        return {}
+                    # If the run ended because of the item, its result comes a moment later.
+                    is_over = item.state == "done"
                     if not self._continues:
                         await self._take_over_one(session_id)
                     with anyio.move_on_after(_POLL_SECONDS):

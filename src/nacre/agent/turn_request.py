@@ -41,6 +41,8 @@ class TurnRequest:
 
     message: UserMessage | str | None = None
     """The message of the user; None only if `history` ends with a message for the model."""
+    run_id: str = ""
+    """The id of the run that the message begins; empty for a new one."""
     agent_id: str = ""
     """Empty for the agent of the session, or the default agent."""
     session_id: str = ""

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, text, update
 
 from nacre.storage.leases import find_lease, item_from_row, notify
 from nacre.storage.rows import dump_json
-from nacre.storage.schema import inbox
+from nacre.storage.schema import inbox, turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,10 @@ class Accepted:
     """Something that is in an inbox."""
 
     number: int
+    """0 if its turn has begun."""
     lease: Lease
+    is_new: bool = True
+    """Whether it was not there before."""
 
 
 class Inbox:
@@ -64,26 +67,32 @@ class Inbox:
         self._database = database
         self._leases = leases
 
-    async def add_message(
-        self, session_id: str, payload: JsonObject, *, run_id: str, key: str
-    ) -> Accepted:
+    async def add_message(self, session_id: str, payload: JsonObject, *, run_id: str) -> Accepted:
         """Accept a message, and take the lease of its session if nobody has it.
 
-        The message is `accepted` if this process has the lease, which handles it then. With a key
-        that was used before, returns the first message.
+        The message is `accepted` if this process has the lease, which handles it then. Nothing is
+        added for a run that has a message already, or whose turn has begun.
         """
-        number = 0
-        row = _make_row(session_id, "message", payload, run_id=run_id, key=key)
+        number, is_added = 0, False
+        row = _make_row(session_id, "message", payload, run_id=run_id, key=run_id)
 
         def work(connection: Connection, lease: Lease) -> None:
-            nonlocal number
+            nonlocal number, is_added
             is_mine = lease.owner == self._leases.owner
-            number = _insert(connection, {**row, "state": "accepted" if is_mine else "open"})
-            if not is_mine:
+            state = "accepted" if is_mine else "open"
+            added = connection.execute(_ADD, {**row, "state": state}).scalar()
+            if added is not None and _has_begun(connection, run_id):
+                connection.execute(delete(inbox).where(inbox.c.number == added))
+                number, is_added = 0, False
+                return
+            # An earlier attempt may have added it.
+            is_added = is_added or added is not None
+            number = _find_number(connection, run_id) if added is None else added
+            if added is not None and not is_mine:
                 _notify_owner(connection, lease)
 
         lease = await self._leases.take(session_id, work)
-        return Accepted(number=number, lease=lease)
+        return Accepted(number=number, lease=lease, is_new=is_added)
 
     async def add(
         self, session_id: str, kind: InboxKind, payload: JsonObject, *, run_id: str, key: str
@@ -95,9 +104,9 @@ class Inbox:
             lease = find_lease(connection, session_id)
             if lease is None:
                 return None
-            number = _insert(connection, {**row, "state": "open"})
+            number = connection.execute(_ADD, {**row, "state": "open"}).scalar()
             _notify_owner(connection, lease)
-            return Accepted(number=number, lease=lease)
+            return Accepted(number=number or _find_number(connection, key), lease=lease)
 
         return await self._database.write_through(work)
 
@@ -180,12 +189,16 @@ def _make_row(
     }
 
 
-def _insert(connection: Connection, row: dict[str, object]) -> int:
-    number = connection.execute(_ADD, row).scalar()
-    if number is None:
-        query = select(inbox.c.number).where(inbox.c.key == row["key"])
-        number = connection.execute(query).scalar_one()
-    return number
+def _find_number(connection: Connection, key: str) -> int:
+    """The number of the first item with a key; 0 if it was deleted."""
+    number = connection.execute(select(inbox.c.number).where(inbox.c.key == key)).scalar()
+    return number or 0
+
+
+def _has_begun(connection: Connection, run_id: str) -> bool:
+    # In a statement of its own, which sees a turn whose message was in the inbox until now.
+    query = select(turns.c.run_id).where(turns.c.run_id == run_id)
+    return connection.execute(query).first() is not None
 
 
 def _notify_owner(connection: Connection, lease: Lease) -> None:

@@ -348,12 +348,23 @@ def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
     return count
 
 
-def delete_items(connection: Connection, numbers: Sequence[int], *, run_id: str = "") -> None:
-    """Delete messages from the inbox, and the aborts and answers for a run that has ended."""
-    is_over = inbox.c.number.in_(numbers)
+def end_items(connection: Connection, numbers: Sequence[int], *, run_id: str = "") -> None:
+    """Delete messages from the inbox that a turn has taken, and end the aborts and answers for a
+    run that has ended.
+
+    What somebody may still ask about stays for a day, without its content: which turn of another
+    message has taken a message, and what became of an answer.
+    """
+    is_taken = inbox.c.number.in_(numbers)
+    is_over = is_taken & (inbox.c.run_id == inbox.c.key)
+    is_kept = is_taken & (inbox.c.run_id != inbox.c.key)
     if run_id:
-        is_over |= (inbox.c.run_id == run_id) & (inbox.c.kind != "message")
+        is_answer = (inbox.c.run_id == run_id) & (inbox.c.kind != "message")
+        # The result has the input of a call.
+        is_over |= is_answer & (inbox.c.kind == "approval_input")
+        is_kept |= is_answer & (inbox.c.kind != "approval_input")
     connection.execute(delete(inbox).where(is_over))
+    connection.execute(update(inbox).where(is_kept).values(state="done", payload="{}"))
 
 
 def delete_cells(connection: Connection, run_id: str) -> None:

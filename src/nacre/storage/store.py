@@ -441,7 +441,7 @@ class Store:
                     rows.refuse_if_busy(connection, session_id)
                 rows.add_turn(self._database, connection, {**row, "number": session.turn_count})
             if items:
-                rows.delete_items(connection, items)
+                rows.end_items(connection, items)
             return rows.describe_begun(connection, session, loads_messages=loads_messages)
 
         if not is_storable(session_id):
@@ -492,7 +492,7 @@ class Store:
                 return None
             rows.delete_cells(connection, run_id)
             if self._leases is not None:
-                rows.delete_items(connection, items, run_id=run_id)
+                rows.end_items(connection, items, run_id=run_id)
             if status != "completed":
                 rows.withdraw_approvals(connection, session_id, run_id)
             if status == "interrupted" and self._leases is not None:

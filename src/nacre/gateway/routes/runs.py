@@ -1,6 +1,7 @@
 """Runs: start, inspect, follow and abort them, and deliver results of client tools."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -431,13 +432,16 @@ async def start_run(
     empty if there is no session.
     """
 
-    async def start() -> JsonObject:
-        started = await _start(body, caller_rights(request.scope), state)
+    rights = caller_rights(request.scope)
+
+    async def start(run_id: str, /, *, is_repeated: bool) -> JsonObject:
+        started = await _find_started(run_id, body, state) if is_repeated else None
+        started = started or await _start(body, rights, state, run_id)
         return started.model_dump(mode="json")
 
     key = idempotency_key or body.idempotency_key
     if not key:
-        started = await _start(body, caller_rights(request.scope), state)
+        started = await _start(body, rights, state)
     else:
         content = body.model_dump(mode="json", exclude={"idempotency_key"})
         full_key = _add_session(key, body, state)
@@ -454,14 +458,39 @@ def _add_session(key: str, body: StartRunRequest, state: GatewayState) -> str:
     return encode_json([owner, body.session_id, body.session_key, key]).decode()
 
 
+async def _find_started(
+    run_id: str, body: StartRunRequest, state: GatewayState
+) -> StartRunResponse | None:
+    """The run of a request that is sent again; None if the message can be sent again."""
+    agents = state.system.agents
+    run = await agents.find_run(run_id)
+    if run is not None:
+        return _started(run)
+    turn = await state.system.store.turn(run_id)
+    if turn is not None:
+        session = await state.system.store.session(turn.session_id)
+        agent_id = session.agent_id if session else ""
+        return StartRunResponse(
+            run_id=run_id, session_id=turn.session_id, agent_id=agent_id, state=turn.status
+        )
+    if agents.takes_once(body.to_request(frozenset())):
+        return None
+    raise ApiError(
+        409,
+        "the first request with this idempotency key has no response, because its gateway "
+        "stopped; read the session to see whether it has the message, or use a new key",
+    )
+
+
 async def _start(
-    body: StartRunRequest, rights: frozenset[CallerRight], state: GatewayState
+    body: StartRunRequest, rights: frozenset[CallerRight], state: GatewayState, run_id: str = ""
 ) -> StartRunResponse:
     if state.is_closing:
         raise _closing_error()
     attached = await _load_attachments(body, state) if body.attachments else ()
     try:
-        run = await state.system.agents.start(body.to_request(rights, attached))
+        request = replace(body.to_request(rights, attached), run_id=run_id)
+        run = await state.system.agents.start(request)
     except ConfigError as error:
         if not body.model or isinstance(error, MissingReferenceError):
             raise
@@ -469,6 +498,10 @@ async def _start(
     except SessionError as error:
         # The service closes before the gateway does.
         raise _closing_error() if error.code == "ended" else error from None
+    return _started(run)
+
+
+def _started(run: AgentRun) -> StartRunResponse:
     return StartRunResponse(
         run_id=run.id, session_id=run.session_id, agent_id=run.agent_id, state=run.state
     )

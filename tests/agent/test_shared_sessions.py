@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.agent.shared_sessions import Placed
-    from nacre.storage import InboxItem
+    from nacre.storage import InboxItem, TurnState
     from tests.storage.conftest import PostgresServer
 
 KEYS: Final = KeyRing(new_key())
@@ -384,6 +384,32 @@ async def test_a_waiting_turn_of_a_killed_gateway_continues(gateways: Gateways) 
     turn = await gateways.other.store.turn(run.id)
     assert turn is not None
     assert turn.status == "completed"
+
+
+async def test_a_session_keeps_its_lease_until_its_turn_continues(gateways: Gateways) -> None:
+    run = await start_waiting(gateways.one)
+    await gateways.until_stored()
+    service = gateways.other.service
+    continue_here, is_taken, may_continue = service.continue_here, anyio.Event(), anyio.Event()
+
+    async def hold(state: TurnState, last_sequence: int = 0) -> AgentRun | None:
+        is_taken.set()
+        await may_continue.wait()
+        return await continue_here(state, last_sequence)
+
+    vars(service)["continue_here"] = hold
+    gateways.kill(gateways.one)
+    with anyio.fail_after(30):
+        await is_taken.wait()
+        shared = service.shared
+        assert shared is not None
+        # Other sessions of a dead gateway may take longer than the time between two renewals.
+        await shared._release_idle()  # pyright: ignore[reportPrivateUsage]
+        lease = await cluster_of(gateways.one.store).leases.find(run.session_id)
+        assert lease is not None
+        assert lease.owner == cluster_of(gateways.other.store).leases.owner
+        may_continue.set()
+        await until_waiting(await run_at(gateways.other, run.id))
 
 
 async def test_queued_messages_of_a_killed_gateway_run_and_its_turn_is_interrupted(

@@ -588,11 +588,15 @@ class SharedSessions:
     async def _release_idle(self) -> None:
         """Give up the sessions without runs. Events of a session without a lease are refused, so
         those of its last run are written first."""
-        leases, is_serving = self._cluster.leases, self._server.is_serving
-        idle = [it for it in leases.held if not is_serving(it)]
+        leases = self._cluster.leases
+        idle = [it for it in leases.held if not self._is_in_use(it)]
         if idle:
             await self._writer.flush()
-            await leases.release([it for it in idle if not is_serving(it)])
+            await leases.release([it for it in idle if not self._is_in_use(it)])
+
+    def _is_in_use(self, session_id: str) -> bool:
+        # A session that was taken over has no run yet.
+        return session_id in self._adopting or self._server.is_serving(session_id)
 
     def _note_gateways(self, found: Sequence[GatewayRecord]) -> None:
         alive = [it.owner for it in found if it.state == "alive" and it.address]

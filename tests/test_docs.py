@@ -10,8 +10,7 @@ from typing import get_args
 import pytest
 
 import nacre
-from nacre.code_mode.cells import MAX_SUSPENDED_CELLS
-from nacre.config.code_mode import FIELDS, LIMITS
+from nacre.config.code_mode import FIELDS, LIMITS, MAX_SUSPENDED_CELLS
 from nacre.errors import ToolErrorCode
 from nacre.hooks import HOOK_EVENTS
 from nacre.large_json import MAX_VALUE_BYTES

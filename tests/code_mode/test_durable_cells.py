@@ -380,6 +380,19 @@ async def test_the_cap_counts_the_stored_cells_of_the_session(store: Store) -> N
         assert isinstance(await runtime.run(context=other, tools=TOOLS).exec(YIELDS), Waiting)
 
 
+async def test_a_process_at_its_cap_takes_over_the_cells_of_another_one(store: Store) -> None:
+    cell_id = await suspend(store)
+    options: Any = {"snapshot_keys": KEYS, "cell_store": store.cells, "max_suspended_cells": 1}
+    async with Runtime({"durable": True}, workers=1, **options) as runtime:
+        other = runtime.run(context=replace(CONTEXT, session_id="s2", run_id="r2"), tools=TOOLS)
+        assert isinstance(await other.exec(YIELDS), Waiting)
+        result = await runtime.run(context=CONTEXT, tools=TOOLS).wait(cell_id)
+        assert isinstance(result, Completed), result
+        refused = await other.exec(YIELDS)
+        assert isinstance(refused, Failed)
+        assert refused.reason == "too_many_suspended_runs"
+
+
 # The store.
 
 RECORD: Final = CellRecord(

@@ -433,6 +433,7 @@ async def _make_runtime(
         workers=workers,
         cache_directory=cache_directory,
         require=config.required_protections,
+        max_suspended_cells=config.max_suspended_cells,
         is_lazy=not _has_programs(config),
         snapshot_keys=keys,
         cell_store=store.cells if is_durable else None,

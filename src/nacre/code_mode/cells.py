@@ -34,6 +34,7 @@ from nacre.code_mode.results import (
     Failed,
     Waiting,
 )
+from nacre.config import MAX_SUSPENDED_CELLS
 from nacre.errors import CellStateError, CellTakenError, SnapshotError, StorageError
 from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import Limits
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from nacre.storage import CellRecord, CellStore
 
 
-MAX_SUSPENDED_CELLS: Final = 64
 # One session may not use all places, so that other sessions can suspend cells, too.
 _SESSION_SHARE: Final = 0.75
 # The number of expired cells to remember, so that `wait` can say "expired" and not "unknown".
@@ -116,10 +116,12 @@ class SuspendedCells:
     ) -> None:
         """Add a waiting cell, new or back from a `wait`. Raises CellRefused if there is no room.
 
-        `seconds_left` is the time to live of a cell that another process has suspended.
+        `seconds_left` is the time to live of a cell that another process has suspended. There is
+        always room for it: a process that takes over the cells of another one must lose none.
         """
         if cell.cell_id not in self._cells:
-            self.check_capacity(scope)
+            if seconds_left is None:
+                self.check_capacity(scope)
             self._count_of_session[scope.session_id] += 1
         expires = time.monotonic() + (cell.ttl_seconds if seconds_left is None else seconds_left)
         self._cells[cell.cell_id] = _Suspended(cell=cell, scope=scope, expires=expires)
@@ -412,7 +414,6 @@ class RunCells:
 
     async def _take_over(self, record: CellRecord, store: CellStore) -> None:
         _check_scope(CellScope.from_text(record.scope), self._scope)
-        self._suspended.check_capacity(self._scope)
         epoch = await store.claim(record)
         try:
             if record.seconds_left <= 0:
@@ -426,8 +427,6 @@ class RunCells:
             problem = f"the suspended program cannot be continued: {error}"
             raise CellRefused(problem, "snapshot_invalid") from error
         except (KeyError, TypeError, ValueError, CellRefused) as error:
-            if isinstance(error, CellRefused) and error.reason == "too_many_suspended_runs":
-                raise
             # It can never be resumed.
             await store.delete(record.id, epoch=epoch)
             if isinstance(error, CellRefused):
@@ -443,8 +442,6 @@ class RunCells:
         listings = await self._tools.mcp.servers.listings()
         shared = self._tools.prepared.views.view(namespaces, listings)
         program = ExecInput(code=restored.code, language=restored.language)
-        # Other cells may have been suspended meanwhile. The calls of this one start at once.
-        self._suspended.check_capacity(self._scope)
         journal = self._open_journal(record.call_id, record, epoch)
         cell = self._make_cell(program, record.call_id, namespaces, shared, journal, restored)
         self._suspended.add(cell, self._scope, seconds_left=record.seconds_left)

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import anyio
 
 from nacre.code_mode.bridge import ApiFiles, PreparedCatalogs, RunTools
-from nacre.code_mode.cells import MAX_SUSPENDED_CELLS, LiveCells, RunCells, SuspendedCells
+from nacre.code_mode.cells import LiveCells, RunCells, SuspendedCells
 from nacre.code_mode.durable_cells import DurableRun
 from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
@@ -20,6 +20,8 @@ from nacre.code_mode.namespaces import Namespace, NamespaceRegistry, RunNamespac
 from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
 from nacre.config import (
+    MAX_SUSPENDED_CELLS,
+    MAX_SUSPENDED_LIMIT,
     CodeModeConfig,
     RunConfig,
     ToolsConfig,
@@ -76,7 +78,6 @@ _LOGGED_KEYS: Final = (
     "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
     "calledNames",
 )  # fmt: skip
-_MAX_SUSPENDED_LIMIT: Final = 100_000
 
 
 def run_config_from(config: ConfigInput) -> RunConfig:
@@ -165,12 +166,12 @@ class Runtime:
     ) -> None:
         if (
             type(max_suspended_cells) is not int
-            or not 1 <= max_suspended_cells <= _MAX_SUSPENDED_LIMIT
+            or not 1 <= max_suspended_cells <= MAX_SUSPENDED_LIMIT
         ):
             raise ConfigError(
                 "max_suspended_cells",
                 f"is {max_suspended_cells!r}; "
-                f"allowed: whole numbers from 1 to {_MAX_SUSPENDED_LIMIT}",
+                f"allowed: whole numbers from 1 to {MAX_SUSPENDED_LIMIT}",
             )
         self._config = run_config_from(config)
         self.approval_seconds = approval_seconds

@@ -37,6 +37,10 @@ Protection = Literal[
 """A protection of the processes that run programs."""
 PROTECTIONS: Final[tuple[Protection, ...]] = get_args(Protection)
 
+MAX_SUSPENDED_CELLS: Final = 64
+"""How many cells of a runtime may be suspended at once, by default."""
+MAX_SUSPENDED_LIMIT: Final = 100_000
+
 _Text = TypeVar("_Text", bound=str)
 
 
@@ -258,7 +262,9 @@ def required_protections_from(document: Mapping[str, object]) -> tuple[Protectio
     if section is None:
         return None
     settings = read_settings(
-        section, keys=("executor", "ray", "require", "snapshotKeys"), path="sandbox"
+        section,
+        keys=("executor", "ray", "require", "snapshotKeys", "maxSuspendedCells"),
+        path="sandbox",
     )
     if isinstance(settings, bool):
         raise reject_misplaced("sandbox", section, "an object")

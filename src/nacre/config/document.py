@@ -14,7 +14,7 @@ from nacre.config.agent_sections import (
     AgentsSection,
     ModelsSection,
 )
-from nacre.config.code_mode import Protection
+from nacre.config.code_mode import MAX_SUSPENDED_CELLS, MAX_SUSPENDED_LIMIT, Protection
 from nacre.config.codex_sections import CodexEntrySection
 from nacre.config.gateway import AuthMode, GatewayConfig, TokenScope
 from nacre.config.mcp_entry import McpServerConfig
@@ -443,6 +443,10 @@ class IsolationSection(Section):
     )
     snapshot_keys: SnapshotKeysSection = Field(
         default_factory=SnapshotKeysSection, description="The keys that seal snapshots of cells."
+    )
+    max_suspended_cells: Annotated[int, Field(ge=1, le=MAX_SUSPENDED_LIMIT), WHOLE] = Field(
+        default=MAX_SUSPENDED_CELLS,
+        description="How many cells of a process may be suspended at once. Needs a restart.",
     )
 
 

@@ -71,6 +71,7 @@ class SystemConfig:
     codex: CodexConfig
     required_protections: tuple[Protection, ...] | None
     snapshot_keys: SnapshotKeysConfig
+    max_suspended_cells: int
     ray: RayConfig | None
     queue: QueueConfig
     visible_replies: VisibleReplies = "automatic"
@@ -150,6 +151,7 @@ def read_system(
         codex=codex,
         required_protections=require if require is None else tuple(require),
         snapshot_keys=resolve_snapshot_keys(whole.sandbox.snapshot_keys, resolver),
+        max_suspended_cells=whole.sandbox.max_suspended_cells,
         ray=resolve_ray(whole.sandbox, resolver),
         queue=whole.messages.queue,
         visible_replies=_resolve_replies(whole.messages, resolver),

@@ -57,6 +57,10 @@ class ConfigChange:
             "gateway.host": (self.old.gateway.host, self.new.gateway.host),
             "gateway.port": (self.old.gateway.port, self.new.gateway.port),
             "sandbox.executor": (self.old.ray is None, self.new.ray is None),
+            "sandbox.maxSuspendedCells": (
+                self.old.max_suspended_cells,
+                self.new.max_suspended_cells,
+            ),
             "sandbox.ray": (self.old.ray, self.new.ray),
             "sandbox.require": (self.old.required_protections, self.new.required_protections),
             "sandbox.snapshotKeys": (self.old.snapshot_keys, self.new.snapshot_keys),
@@ -166,14 +170,22 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
         "agents": _own_settings(old.agents) != _own_settings(new.agents),
         "mcp": old.mcp_servers != new.mcp_servers,
         "plugins": (old.plugins, old.codex) != (new.plugins, new.codex),
-        "sandbox": (old.required_protections, old.snapshot_keys, old.ray)
-        != (new.required_protections, new.snapshot_keys, new.ray),
+        "sandbox": _sandbox_settings(old) != _sandbox_settings(new),
         "messages": old.queue != new.queue,
         "gateway": old.gateway != new.gateway,
         "storage": old.storage != new.storage,
     }
     written = {name: old.document.get(name) != new.document.get(name) for name in _MERGED}
     return tuple(name for name in SECTIONS if typed.get(name, False) or written.get(name, False))
+
+
+def _sandbox_settings(config: SystemConfig) -> tuple[object, ...]:
+    return (
+        config.required_protections,
+        config.snapshot_keys,
+        config.max_suspended_cells,
+        config.ray,
+    )
 
 
 def _own_settings(agents: AgentsConfig) -> AgentsConfig:

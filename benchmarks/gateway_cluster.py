@@ -347,7 +347,7 @@ def write_cluster_config(folder: Path, model_url: str, storage_url: str, *, keys
     document = json.loads(file.read_text(encoding="utf-8"))
     document["storage"] = {"url": storage_url}
     document["gateway"]["maxConcurrentRuns"] = _MAX_RUNS
-    document["sandbox"] = {"snapshotKeys": {"file": str(keys)}}
+    document["sandbox"] = {"snapshotKeys": {"file": str(keys)}, "maxSuspendedCells": _MAX_RUNS}
     file.write_text(json.dumps(document), encoding="utf-8")
 
 

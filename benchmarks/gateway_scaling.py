@@ -182,7 +182,7 @@ async def _measure_lag(cluster: _Cluster, peers: Sequence[Peer]) -> Figure:
         name="scaling_event_lag",
         value=statistics.median(lags[1]),
         details={
-            "p95Ms": percentile(lags[1], 0.95),
+            "p95Ms": percentile(lags[1], 95),
             "ownP50Ms": statistics.median(lags[0]),
             "events": float(len(lags[1])),
         },
@@ -231,21 +231,22 @@ async def _measure_adoption(cluster: _Cluster) -> list[Figure]:
         other = await stack.enter_async_context(gateway(cluster.folders[1]))
         peer = await stack.enter_async_context(gateway(cluster.folders[0]))
         await _start_waiting(peer, cells)
-        stored = await cluster.until("nacre_turn_states", cells)
+        # The turns of the takeovers wait too, so they do not count.
+        adopt = "nacre_turns WHERE prompt LIKE '%adopt%' AND status ="
+        stored = await cluster.until(
+            f"{adopt} 'running' AND run_id IN (SELECT run_id FROM nacre_turn_states)", cells
+        )
         cluster.effort.say(f"  {stored} turns wait")
         peer.kill()
         killed = time.perf_counter()
         owner = "(SELECT owner FROM nacre_gateways ORDER BY started LIMIT 1)"
-        adopted = await cluster.until(
-            f"nacre_turns WHERE status = 'running' AND owner = {owner}", cells
-        )
+        adopted = await cluster.until(f"{adopt} 'running' AND owner = {owner}", cells)
         adopted_ms = elapsed_ms(killed)
         cluster.effort.say(f"  {adopted} turns have another owner")
-        done = "nacre_turns WHERE prompt LIKE '%adopt%' AND status = 'completed'"
         completed, deadline = 0, anyio.current_time() + _PATIENCE_SECONDS
         while completed < cells and anyio.current_time() < deadline:
             await _allow_open(cluster, other)
-            completed = await cluster.count(done)
+            completed = await cluster.count(f"{adopt} 'completed'")
         seconds = elapsed_ms(killed) / 1000
     return [
         Figure(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nacre.agent.reply_media import RunMedia, add_user_images, detect_media_type
+from nacre.agent.run import AgentRun
 from nacre.errors import MediaError
 from nacre.messages import MAX_MEDIA_BYTES
 from nacre.trajectory import RunEventLog
@@ -93,7 +94,7 @@ async def test_a_name_is_the_last_part_and_shows_what_it_is(given: str, name: st
 
 async def test_images_that_a_tool_means_for_the_user_become_media(store: Store) -> None:
     await store.add_session(id="s", agent_id="main")
-    media = RunMedia(run_id="r", session_id="s", store=store, events=RunEventLog())
+    run = AgentRun(id="r", session_id="s", agent_id="main", store=store)
 
     def image(data: bytes, *audience: str) -> JsonObject:
         encoded = b64encode(data).decode()
@@ -110,9 +111,9 @@ async def test_images_that_a_tool_means_for_the_user_become_media(store: Store) 
             {"type": "text", "text": "two", "annotations": {"audience": ["user"]}},
         ]
     }
-    await add_user_images(media, result)
-    await add_user_images(media, ["not", "an", "object"])
+    await add_user_images(run, result)
+    await add_user_images(run, ["not", "an", "object"])
 
-    [record] = media.records
+    [record] = run.media_records
     assert (record.name, record.type) == ("image.png", "image/png")
     assert await store.media(record.id) == (record, PNG + b"for both")

@@ -13,7 +13,6 @@ import anyio
 from nacre.errors import ConfigError, HookError
 from nacre.foreign_calls import call_in_own_task, call_in_thread, describe_error, passes_through
 from nacre.hooks import (
-    NO_ENGINES,
     AddToPrompt,
     AssembledContext,
     AssembleRequest,
@@ -46,11 +45,11 @@ class TurnEngine:
     """The context engine of one turn. If it fails, the turn continues with the plain history."""
 
     def __init__(self, registry: ContextRegistry, engine_id: str) -> None:
-        self.engine_id = "" if engine_id in NO_ENGINES else engine_id
+        self.engine_id = engine_id
         self._registry = registry
         self._engine = registry.engine(self.engine_id)
         self.assembled: AssembledContext | None = None
-        """None without an engine, and if it failed."""
+        """None until the engine has answered, and if it failed."""
 
     @property
     def instructions(self) -> str:
@@ -64,10 +63,8 @@ class TurnEngine:
     def binding(self, bound: JsonValue = None) -> JsonValue:
         """The identity of the engine in the binding of a thread; another one needs a new thread.
 
-        None without an engine. An engine that failed keeps the thread that is `bound`.
+        An engine that failed keeps the thread that is `bound`.
         """
-        if not self.engine_id:
-            return None
         if self._engine is None or self.assembled is None:
             return bound
         is_bootstrap = self.projection == "thread_bootstrap"
@@ -82,7 +79,7 @@ class TurnEngine:
 
     async def assemble(self, turn: TurnContext) -> None:
         """Replace the history of the transcript by the messages of the engine."""
-        if not self.engine_id or turn.request.action:
+        if turn.request.action:
             return
         turn.transcript.assembled = self.assembled = None
         if self._engine is None:

@@ -359,7 +359,7 @@ class Compactor:
         with self._turn.stop.cancelling():
             is_shorter = await self._replace_older(keep_turns, tokens)
         self._turn.stop.raise_if_aborted()
-        if is_shorter:
+        if is_shorter and self._turn.engine is not None:
             await self._turn.engine.assemble(self._turn)
         return is_shorter
 

@@ -17,6 +17,7 @@ from nacre.messages import MAX_MEDIA_BYTES
 from nacre.storage import MediaRecord
 
 if TYPE_CHECKING:
+    from nacre.agent.run import AgentRun
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import Store
     from nacre.trajectory import RunEventLog
@@ -133,8 +134,8 @@ class RunMedia:
             )
 
 
-async def add_user_images(media: RunMedia, result: JsonValue) -> None:
-    """Add the images of an MCP result whose `annotations.audience` names the user.
+async def add_user_images(run: AgentRun, result: JsonValue) -> None:
+    """Add to a run the images of an MCP result whose `annotations.audience` names the user.
 
     A tool says with it that the image is for the user, not only for the model. An image that
     cannot be added is left out: the model has its result.
@@ -149,7 +150,7 @@ async def add_user_images(media: RunMedia, result: JsonValue) -> None:
                 "data": str(encoded),
                 "annotations": {"audience": list(audience)},
             } if "user" in audience:
-                await _add_image(media, encoded)
+                await _add_image(run.media, encoded)
             case _:
                 pass
 

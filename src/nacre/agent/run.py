@@ -190,26 +190,11 @@ class AgentRun:
         self.command = command
         """The name of the chat command that it is; empty for a message to the agent."""
         self.events = ReplyEventLog()
-        self.media = RunMedia(
-            run_id=id,
-            session_id=session_id,
-            store=store if is_stored else None,
-            events=self.events,
-        )
-        """The files of the reply."""
         self.result: RunResult | None = None
         """None until the run has ended."""
         self.on_change: Callable[[], None] = do_nothing
         """Called when an approval, a client call or a question opens or closes; set by the running
         turn."""
-        self.client_calls = ClientCalls(
-            on_opened=self._client_call_opened,
-            on_closed=self._client_call_closed,
-        )
-        self.input_requests = InputRequests(
-            on_opened=self._input_opened, on_closed=self._input_closed
-        )
-        """The question that the next message of the session answers."""
         self.is_continued = False
         """Whether another process has begun the run."""
         self.is_detached = False
@@ -218,6 +203,10 @@ class AgentRun:
         """Leaves the run to another process; set by a turn that can do so."""
         self.on_drop: Callable[[], None] = do_nothing
         """Stops the run at once, because another process has it; set by its turn."""
+        self._store = store if is_stored else None
+        self._client_calls: ClientCalls | None = None
+        self._input_requests: InputRequests | None = None
+        self._media: RunMedia | None = None
         self._announced: set[str] = set()
         self._approvals: dict[str, ApprovalRequest] = {}
         self._state: RunState = "queued"
@@ -238,7 +227,7 @@ class AgentRun:
     @property
     def pending_client_calls(self) -> tuple[PendingClientCall, ...]:
         """The calls that wait for the client's result, oldest first."""
-        return self.client_calls.pending
+        return () if self._client_calls is None else self._client_calls.pending
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
@@ -248,13 +237,50 @@ class AgentRun:
     @property
     def pending_input(self) -> InputRequest | None:
         """The question that the next message of the session answers."""
-        return self.input_requests.pending
+        return None if self._input_requests is None else self._input_requests.pending
+
+    @property
+    def media_records(self) -> tuple[MediaRecord, ...]:
+        """The files of the reply so far."""
+        return () if self._media is None else self._media.records
 
     @property
     def bytes_held(self) -> int:
         """The approximate memory that the run uses."""
-        held = self.events.bytes_held + self.media.bytes_held
-        return held + (self.result.size if self.result else 0)
+        media = 0 if self._media is None else self._media.bytes_held
+        return self.events.bytes_held + media + (self.result.size if self.result else 0)
+
+    # Made at first use: few runs have client calls, questions and files.
+
+    @property
+    def client_calls(self) -> ClientCalls:
+        """The calls of tools that the client runs."""
+        if self._client_calls is None:
+            self._client_calls = ClientCalls(
+                on_opened=self._client_call_opened, on_closed=self._client_call_closed
+            )
+        return self._client_calls
+
+    @property
+    def input_requests(self) -> InputRequests:
+        """The question that the next message of the session answers."""
+        if self._input_requests is None:
+            self._input_requests = InputRequests(
+                on_opened=self._input_opened, on_closed=self._input_closed
+            )
+        return self._input_requests
+
+    @property
+    def media(self) -> RunMedia:
+        """The files of the reply."""
+        if self._media is None:
+            self._media = RunMedia(
+                run_id=self.id,
+                session_id=self.session_id,
+                store=self._store,
+                events=self.events,
+            )
+        return self._media
 
     async def wait(self) -> RunResult:
         """Wait until the run has ended."""
@@ -315,7 +341,8 @@ class AgentRun:
         self.is_continued = True
         self.events.restore(events, last=last_sequence)
         self.events.sent.extend(sent)
-        self.media.items.extend(ReplyMedia(record=record) for record in media)
+        if media:
+            self.media.items.extend(ReplyMedia(record=record) for record in media)
         for event in events:
             if event.kind in ("approval.requested", "client_call.requested"):
                 key = "approvalId" if event.kind == "approval.requested" else "callId"

@@ -155,6 +155,7 @@ class SessionQueue:
             and bool(message.text.strip())
             and (request.sender, request.channel) == (asked.sender, asked.channel)
             and not self.active.abort_signal.is_aborted
+            and self.active.pending_input is not None
             and self.active.input_requests.answer(message)
         )
 
@@ -608,8 +609,9 @@ class SessionQueues:
             command=request.action,
             store=self.context.store,
         )
-        # Here, so that the caller learns what is wrong with a tool.
-        run.client_calls.as_tools(request.client_tools)
+        if request.client_tools:
+            # Here, so that the caller learns what is wrong with a tool.
+            run.client_calls.as_tools(request.client_tools)
         if last_sequence is not None:
             run.events.restore((), last=last_sequence)
         return run

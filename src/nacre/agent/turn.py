@@ -132,7 +132,7 @@ class Turn:
             model=turn.models[0],
             surface=COMMAND_SURFACE if is_command else harness.plan_surface(turn),
             title="" if is_command else turn.request.session_title,
-            loads_messages=bool(turn.engine.engine_id) or harness.needs_history(turn),
+            loads_messages=turn.engine is not None or harness.needs_history(turn),
             items=turn.queue.begin_items,
         )
 
@@ -142,7 +142,8 @@ class Turn:
             await harness.run(turn)
             return
         if not turn.request.action:
-            await turn.engine.assemble(turn)
+            if turn.engine is not None:
+                await turn.engine.assemble(turn)
             await harness.run(turn)
             return
         turn.queue.stop_steering()
@@ -252,7 +253,7 @@ class Turn:
             finish_reason=self._finish_reason(),
             error=self._error,
             model=output.model,
-            media=self._run.media.records,
+            media=self._run.media_records,
             cause=self._cause,
             tool_bytes=tool_bytes_of(output.data),
         )
@@ -326,6 +327,8 @@ class Turn:
 
     async def _finish_engine(self, result: RunResult) -> None:
         turn = self._turn
+        if turn.engine is None:
+            return
         finished = FinishedTurn(
             context=turn.identity,
             status=self._ending,

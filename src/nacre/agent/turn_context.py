@@ -14,7 +14,7 @@ from nacre.agent.transcript import Transcript
 from nacre.agent.turn_state import DurableTurn, can_be_stored
 from nacre.agent.visible_replies import choose_reply_mode
 from nacre.errors import NacreError
-from nacre.hooks import ContextRegistry
+from nacre.hooks import NO_ENGINES, ContextRegistry
 from nacre.messages import Usage
 from nacre.run_context import AbortController, RunContext
 from nacre.trajectory import TrajectoryRecorder
@@ -101,8 +101,8 @@ class TurnContext:
     """Whether the user sees the answer, or only what is sent with the tool `message`. The answer of
     a heartbeat is never shown."""
     queue: SessionQueue
-    engine: TurnEngine
-    """The context engine; it does nothing if none is configured."""
+    engine: TurnEngine | None
+    """The context engine; None if none is configured."""
     transcript: Transcript
     trajectory: TrajectoryRecorder
     budget: RunBudget
@@ -140,7 +140,6 @@ def open_turn_context(
         trigger=TRIGGER if request.heartbeat else "",
         is_sandboxed=agent.is_sandboxed(run.session_key),
     )
-    run.client_calls.expiry_seconds = agent.tools.code_mode.snapshot_ttl_seconds
     prompt = request.user_message
     seconds = agent.timeout_seconds
     if request.heartbeat is not None:
@@ -156,10 +155,10 @@ def open_turn_context(
         version = 0 if continued is None else continued.version
         durable = DurableTurn(run, service.store.cells, version=version)
     servers_in_use = service.servers(run.session_id, is_kept=run.is_stored)
-    tools = [
-        *service.tools.tools(agent, identity),
-        *run.client_calls.as_tools(request.client_tools),
-    ]
+    tools = [*service.tools.tools(agent, identity)]
+    if request.client_tools:
+        run.client_calls.expiry_seconds = agent.tools.code_mode.snapshot_ttl_seconds
+        tools += run.client_calls.as_tools(request.client_tools)
     if request.heartbeat is not None:
         tools.append(heartbeat_tool(request.heartbeat))
     reply_mode = choose_reply_mode(
@@ -185,7 +184,7 @@ def open_turn_context(
             tools=tools,
             reply_mode=reply_mode,
             queue=queue,
-            engine=TurnEngine(service.context_registry, service.config.plugins.context_engine),
+            engine=_find_engine(service),
             transcript=Transcript(
                 service.store if run.is_stored else None,
                 session_id=run.session_id,
@@ -207,6 +206,11 @@ def open_turn_context(
             durable=durable,
             continued=continued,
         )
+
+
+def _find_engine(service: ServiceContext) -> TurnEngine | None:
+    engine_id = service.config.plugins.context_engine
+    return None if engine_id in NO_ENGINES else TurnEngine(service.context_registry, engine_id)
 
 
 def _restore_output(continued: StoredTurn) -> TurnOutput:

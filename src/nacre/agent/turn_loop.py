@@ -103,7 +103,7 @@ class BuiltInHarness:
             has_tools=not turn.request.tools_disabled,
             files=NO_FILES if is_light else await read_workspace_files(turn.agent),
             hints=turn.service.context_registry.guidance_for("openclaw_main"),
-            engine=turn.engine.instructions,
+            engine="" if turn.engine is None else turn.engine.instructions,
         )
         around = (additions.prepend_system_context, instructions, additions.append_system_context)
         instructions = "\n\n".join(filter(None, around))

@@ -263,7 +263,7 @@ def _describe_turn(
         "lastSequence": run.events.last_sequence,
         "lastRecorded": turn.trajectory.last_sequence,
         "sent": run.events.sent,
-        "media": [asdict(record) for record in run.media.records],
+        "media": [asdict(record) for record in run.media_records],
         "approvals": [
             {
                 "id": asked.id,

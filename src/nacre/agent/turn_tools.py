@@ -48,7 +48,7 @@ def make_executor(turn: TurnContext, runtime: Runtime) -> ToolExecutor:
         approvals=runtime.approvals(turn.service.approvals),
         recorder=turn.trajectory,
         validators=runtime.validators,
-        on_result=partial(add_user_images, turn.run.media),
+        on_result=partial(add_user_images, turn.run),
     )
 
 

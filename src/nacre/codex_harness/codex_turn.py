@@ -130,7 +130,9 @@ class CodexTurn:
             session_id=turn.run.session_id,
             title=self._message.text.strip().partition("\n")[0][:_MAX_TITLE_CHARACTERS],
             tools=tools,
-            engine=turn.engine.binding(binding.engine if binding else None),
+            engine=None
+            if turn.engine is None
+            else turn.engine.binding(binding.engine if binding else None),
             provider_key=route.provider_key,
             window_tokens=route.context_tokens,
             new_tokens=estimate_tokens([self._message]),

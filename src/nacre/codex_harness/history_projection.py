@@ -60,7 +60,8 @@ def project_for_thread(
             select_unseen(stored, last_run_id=last_run_id, is_codex_run=is_codex_run)
         )
     _, history = take_request(turn.request.user_message, turn.transcript.history)
-    is_bootstrap = turn.engine.projection == "thread_bootstrap"
+    engine = turn.engine
+    is_bootstrap = engine is not None and engine.projection == "thread_bootstrap"
     return project_bootstrap(history) if is_bootstrap else project_history(history)
 
 

@@ -172,7 +172,7 @@ async def collect_facts(turn: TurnContext) -> TurnFacts:
         sender=turn.request.sender,
         channel=turn.request.channel,
         additions=await collect_additions(turn),
-        engine=turn.engine.instructions,
+        engine="" if turn.engine is None else turn.engine.instructions,
         is_heartbeat=turn.request.heartbeat is not None,
     )
 

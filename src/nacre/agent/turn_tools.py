@@ -95,8 +95,10 @@ async def measure_direct_tools(turn: TurnContext) -> int:
     """The size of the definitions of all tools of the turn, as a request without code mode or tool
     search would carry them. Of MCP servers, the tools count that are known by now."""
     policy = policy_for(turn.agent.tools, turn.identity)
-    known = list_known_tools(permitted_servers(turn.servers, policy, turn.tools))
-    tools = effective_tools([*turn.tools, *known], policy)
+    tools = [*turn.tools]
+    if turn.servers:
+        tools += list_known_tools(permitted_servers(turn.servers, policy, turn.tools))
+    tools = effective_tools(tools, policy)
     if len(tools) <= _MAX_MEASURED_ON_LOOP:
         return sum(map(definition_bytes, tools))
     return await anyio.to_thread.run_sync(lambda: sum(map(definition_bytes, tools)))

@@ -219,7 +219,7 @@ class LiveMcp:
 
     async def configure(self, servers: Sequence[McpServerConfig]) -> None:
         """Use these from now on. The old ones are closed when the last run that uses them ends."""
-        self._replace(await self._tasks.start(self._hold, servers))
+        self._replace(await self._tasks.start(self._hold, servers) if servers else None)
 
     @contextmanager
     def in_use(self, session_id: str, *, is_kept: bool = True) -> Generator[Sequence[McpServer]]:

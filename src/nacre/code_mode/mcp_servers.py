@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio.to_thread
@@ -154,11 +154,14 @@ class McpServers:
     def __init__(self, servers: Sequence[ToolServer], policy: ToolPolicy) -> None:
         self._policy = policy
         _refuse_equal_names(servers)
-        names = server_guest_names([server.name for server in servers])
+        names = server_guest_names([server.name for server in servers]) if servers else {}
         self._servers = {names[server.name]: server for server in servers}
-        self._starts = ServerStarts(servers)
         self._permitted: dict[str, tuple[Sequence[Tool], list[Tool]]] = {}
         self._listings: dict[str, tuple[Sequence[Tool], McpListing]] = {}
+
+    @cached_property
+    def _starts(self) -> ServerStarts:
+        return ServerStarts(self._servers.values())
 
     @property
     def names(self) -> tuple[str, ...]:

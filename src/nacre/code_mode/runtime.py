@@ -287,7 +287,8 @@ class Runtime:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
         settings, policy = config.tools_for(executor.context).code_mode, executor.policy
         allowed = effective_tools(tools, policy)
-        servers = permitted_servers(servers, policy, tools)
+        if servers:
+            servers = permitted_servers(servers, policy, tools)
         surface = visible_tools(
             allowed, config=settings, has_servers=bool(servers), tools_disabled=tools_disabled
         )

@@ -110,7 +110,7 @@ def _searches(catalog: Catalog) -> dict[str, Search]:
     index = index_of(catalog)
 
     def search(query: str, limit: int) -> list[str]:
-        return [entry.id for entry in index.search(query, limit)]
+        return [entry.id for entry in index.search_words(query, limit)]
 
     return {_OURS: search, **peers(catalog.entries)}
 

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 import threading
+import weakref
 from dataclasses import field
 
 import pytest
@@ -47,6 +48,13 @@ class Positional:
     second: int = 2
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True, eq=False)
+class Identity:
+    """Equal only to itself."""
+
+    name: str
+
+
 def test_fields_of_bases_and_defaults_are_inherited() -> None:
     made = Derived(name="a")
     assert (made.name, made.tags, made.size, made.unit) == ("a", [], 2, "kB")
@@ -82,6 +90,27 @@ def test_slots_leave_no_room_for_other_attributes() -> None:
     assert not hasattr(Derived(name="a"), "__dict__")
 
 
+def test_without_eq_they_are_compared_by_identity_and_can_have_weak_references() -> None:
+    made = Identity(name="a")
+    assert made == made
+    assert made != Identity(name="a")
+    assert {made: 1}[made] == 1
+    assert weakref.ref(made)() is made
+    with pytest.raises(TypeError, match="weak"):
+        weakref.ref(Base(name="a"))
+
+
+def test_a_frozen_class_of_the_library_can_inherit_from_one() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Child(Base):
+        unit: str
+
+    made = Child(name="a", unit="kB")
+    assert (made.name, made.size, made.unit) == ("a", 1, "kB")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.unit = "MB"  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_the_functions_of_the_library_work() -> None:
     made = Derived(name="a", tags=["x"])
     assert dataclasses.is_dataclass(Derived)
@@ -95,6 +124,8 @@ def test_the_functions_of_the_library_work() -> None:
 def test_wrong_arguments_are_errors() -> None:
     with pytest.raises(TypeError, match="name"):
         Base()  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match=r"^Positional.__init__\(\) missing 1 required positional"):
+        Positional()  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="nmae"):
         Base(nmae="a")  # pyright: ignore[reportCallIssue]
 

@@ -26,7 +26,12 @@ _generating = threading.RLock()
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def dataclass(
-    *, frozen: bool = False, kw_only: bool = False, slots: bool = False
+    *,
+    frozen: bool = False,
+    kw_only: bool = False,
+    slots: bool = False,
+    weakref_slot: bool = False,
+    eq: bool = True,
 ) -> Callable[[type[_Class]], type[_Class]]:
     """Like `dataclasses.dataclass`, but the first instance, or the first use of the fields,
     generates the methods. A mistake in the fields is an error then, not at the definition."""
@@ -35,24 +40,28 @@ def dataclass(
         annotations = inspect.get_annotations(cls)
         defaults = {name: cls.__dict__[name] for name in annotations if name in cls.__dict__}
         if slots:
-            cls = _add_slots(cls, annotations)
+            cls = _add_slots(cls, annotations, weakref_slot=weakref_slot)
             if frozen:
                 _set_all(cls, {"__getstate__": _get_state, "__setstate__": _set_state})
         # Without a text, `dataclasses` would write the signature of each class.
         members = {
             "__annotations__": annotations, "__module__": cls.__module__, "__doc__": "-", **defaults
         }  # fmt: skip
-        if hasattr(cls, "__post_init__"):
-            members["__post_init__"] = None
 
         def generate() -> None:
             with _generating:
                 if isinstance(cls.__dict__[_FIELDS], _LazyFields):
                     model: type[Any] = type(cls.__name__, cls.__bases__, dict(members))
-                    dataclasses.dataclass(frozen=frozen, kw_only=kw_only, repr=False, eq=False)(
-                        model
-                    )
-                    _set_all(cls, _shared_methods(cls, dataclasses.fields(model), frozen=frozen))
+                    # For a frozen class it would compile methods that are shared here. A class
+                    # with a frozen base has to be frozen itself.
+                    dataclasses.dataclass(
+                        init=False, repr=False, eq=False, kw_only=kw_only,
+                        frozen=frozen and cls.__base__ is not object,
+                    )(model)  # fmt: skip
+                    model.__dataclass_params__.frozen = frozen
+                    model.__init__ = _make_init(cls, model, frozen=frozen)
+                    fields = dataclasses.fields(model)
+                    _set_all(cls, _shared_methods(cls, fields, frozen=frozen, eq=eq))
                     _set_all(cls, {name: model.__dict__[name] for name in _GENERATED})
 
         def generate_and_init(self: object, *args: object, **kwargs: object) -> None:
@@ -76,15 +85,43 @@ class _LazyFields:
         return getattr(owner, _FIELDS)
 
 
-def _add_slots(cls: type[_Class], annotations: dict[str, object]) -> type[_Class]:
+def _add_slots(
+    cls: type[_Class], annotations: dict[str, object], *, weakref_slot: bool
+) -> type[_Class]:
     """A copy of the class with slots instead of attributes for its fields."""
     left_out = {*annotations, "__dict__", "__weakref__"}
     members = {name: value for name, value in cls.__dict__.items() if name not in left_out}
     inherited = {slot for base in cls.__mro__[1:] for slot in base.__dict__.get("__slots__", ())}
-    members["__slots__"] = tuple(name for name in annotations if name not in inherited)
+    names = (*annotations, "__weakref__") if weakref_slot else annotations
+    members["__slots__"] = tuple(name for name in names if name not in inherited)
     copy = type(cls)(cls.__name__, cls.__bases__, members)
     copy.__qualname__ = cls.__qualname__
     return copy
+
+
+def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..., None]:
+    """Compile `__init__`. The library compiles three methods for a frozen class."""
+    scope: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": dataclasses.MISSING}
+    parameters: dict[bool, list[str]] = {False: ["self"], True: []}
+    lines: list[str] = []
+    for field in dataclasses.fields(model):
+        name = parameter = value = field.name
+        if field.default is not dataclasses.MISSING:
+            scope[f"_default_{name}"] = field.default
+            parameter = f"{name}=_default_{name}"
+        elif field.default_factory is not dataclasses.MISSING:
+            scope[f"_make_{name}"] = field.default_factory
+            parameter = f"{name}=_MISSING"
+            value = f"_make_{name}() if {name} is _MISSING else {name}"
+        parameters[field.kw_only is True].append(parameter)
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    keywords = ["*", *parameters[True]] if parameters[True] else []
+    signature = ", ".join((*parameters[False], *keywords))
+    exec(f"def __init__({signature}):\n " + "\n ".join(lines or ["pass"]), scope)
+    scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
+    return scope["__init__"]
 
 
 def _set_all(cls: type[Any], members: dict[str, Any]) -> None:
@@ -93,7 +130,7 @@ def _set_all(cls: type[Any], members: dict[str, Any]) -> None:
 
 
 def _shared_methods(
-    cls: type[Any], fields: Sequence[dataclasses.Field[Any]], *, frozen: bool
+    cls: type[Any], fields: Sequence[dataclasses.Field[Any]], *, frozen: bool, eq: bool
 ) -> dict[str, Any]:
     """The methods that need no code of their own for each class, unless the class has them."""
     shown = tuple(field.name for field in fields if field.repr)
@@ -122,11 +159,11 @@ def _shared_methods(
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
-    methods: dict[str, Any] = {"__repr__": __repr__, "__eq__": __eq__, "__hash__": None}
+    methods: dict[str, Any] = {"__repr__": __repr__}
+    if eq:
+        methods |= {"__eq__": __eq__, "__hash__": __hash__ if frozen else None}
     if frozen:
-        methods |= {
-            "__hash__": __hash__, "__setattr__": __setattr__, "__delattr__": __delattr__
-        }  # fmt: skip
+        methods |= {"__setattr__": __setattr__, "__delattr__": __delattr__}
     return {name: method for name, method in methods.items() if name not in cls.__dict__}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +16,7 @@ import anyio.to_thread
 
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
 from nacre.json_types import encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools import (
     OPERATION_MARK,
     NearestNames,

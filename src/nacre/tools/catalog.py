@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, assert_never
@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
+from nacre.lazy_dataclasses import dataclass
 from nacre.tools.definition import (
     CORE_OWNER,
     GUEST_SOURCES,

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import psutil
 import pytest
 
@@ -373,6 +375,42 @@ async def test_a_worker_without_a_required_protection_runs_no_program(
     assert "seccomp (libseccomp is not installed)" in report.problem
     assert report.hardening is not None
     assert [measure.name for measure in report.hardening.missing] == ["seccomp"]
+
+
+async def test_a_worker_that_was_started_ahead_needs_the_required_protections(
+    without_filter: Path,
+) -> None:
+    launcher = pool.Launcher("cell", without_filter)
+    launcher.start_ahead()
+    async with Sandbox(SandboxOptions(workers=1, launcher=launcher)) as sandbox:
+        result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert result.code == "runtime_unavailable"
+
+
+async def test_the_first_program_runs_in_the_worker_that_was_started_ahead(
+    filled_cache: Path,
+) -> None:
+    launcher = pool.Launcher("cell", filled_cache)
+    launcher.start_ahead()
+    spawning = launcher._ahead  # pyright: ignore[reportPrivateUsage]
+    assert spawning is not None
+    process, _ = await anyio.to_thread.run_sync(spawning.result)
+    async with Sandbox(SandboxOptions(workers=1, launcher=launcher)) as sandbox:
+        assert isinstance(await sandbox.cell("return 1").run(), Completed)
+        assert [pid for pid, _ in sandbox.workers] == [process.pid]
+
+
+def test_a_process_that_was_started_ahead_and_is_not_used_is_ended(filled_cache: Path) -> None:
+    launcher = pool.Launcher("cell", filled_cache)
+    launcher.start_ahead()
+    spawning = launcher._ahead  # pyright: ignore[reportPrivateUsage]
+    assert spawning is not None
+    launcher.close()
+    launcher._thread.shutdown(wait=True)  # pyright: ignore[reportPrivateUsage]
+    process, connection = spawning.result()
+    assert process.returncode == -signal.SIGKILL
+    assert connection.fileno() == -1
 
 
 async def test_a_protection_that_is_not_required_may_be_missing(without_filter: Path) -> None:

@@ -17,10 +17,11 @@ from nacre.sandbox.results import ImageOutput, JsonOutput, Output, TextOutput, U
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from nacre.cli.exec import ProgramText
+    from nacre.cli.exec_program import ProgramText
     from nacre.code_mode.run import CodeModeRun
     from nacre.config import CodeModeConfig, Protection
     from nacre.run_context import AbortSignal
+    from nacre.sandbox import Launcher
     from nacre.sandbox.results import Position
     from nacre.tools import Tool
 
@@ -178,15 +179,16 @@ async def run_cell(
     *,
     tools: Sequence[Tool],
     require: Collection[Protection] | None,
+    launcher: Launcher,
     report: CellReport,
     is_resumed: bool,
     abort: AbortSignal,
 ) -> ExitStatus:
     """Run the program and report each leg; INTERRUPTED if it was aborted.
 
-    Resumes a waiting cell if `is_resumed`. Raises UsageError.
+    `launcher` may have started a worker. Resumes a waiting cell if `is_resumed`. Raises UsageError.
     """
-    async with Runtime(config, workers=1, require=require) as runtime:
+    async with Runtime(config, workers=1, require=require, launcher=launcher) as runtime:
         try:
             run = _CellRun(runtime.run(tools=tools), report, abort)
         except CatalogError as error:

@@ -22,6 +22,12 @@ def _run(arguments: list[str]) -> int:
     # Imports leave no garbage, and the search for it takes 20 ms. Commands enable it again.
     gc.disable()
     try:
+        if arguments[:1] == ["exec"]:
+            from nacre.cli.exec_program import run_plain_command
+
+            status = run_plain_command(arguments)
+            if status is not None:
+                return status
         from nacre.cli.app import run_command
 
         return run_command(arguments)

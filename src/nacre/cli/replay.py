@@ -90,7 +90,7 @@ def replay_command(
         raise UsageError("--out is the directory of a test; use it with --as-test")
 
     from nacre.cell_replay import replay
-    from nacre.cli.exec import read_program
+    from nacre.cli.exec_program import read_program
     from nacre.cli.runner import run_async
     from nacre.errors import NacreError, ReplayError
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.results import CodeModeResult
     from nacre.config import Language, Protection, RayConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.sandbox import KeyRing
+    from nacre.sandbox import KeyRing, Launcher
     from nacre.storage import CellStore, TurnState
     from nacre.tools import ApprovalQueue, Approver, DefinitionFormat, DirectResult, ToolServer
     from nacre.trajectory import TrajectoryEvent
@@ -148,6 +148,7 @@ class Runtime:
     the workers. `snapshot_keys` seal the snapshots of cells; by default a key that only this
     runtime has. `cell_store` stores the cells of runs with `durable: true`: `Store.cells`.
     `ray` is the Ray cluster that runs the programs; by default they run on this machine.
+    `launcher` starts the workers of cells, and may have started one.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Runtime:
         snapshot_keys: KeyRing | None = None,
         cell_store: CellStore | None = None,
         ray: RayConfig | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
         if (
             type(max_suspended_cells) is not int
@@ -184,6 +186,7 @@ class Runtime:
             is_lazy=is_lazy,
             keys=snapshot_keys,
             ray=ray,
+            launcher=launcher,
         )
         self._sandbox = Sandbox(options)
         self._cell_store = cell_store

@@ -7,6 +7,7 @@ from nacre.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
     from nacre.sandbox.key_ring import KeyRing, SnapshotKey, load_key_ring, new_key, parse_key_ring
+    from nacre.sandbox.pool import Launcher
     from nacre.sandbox.results import (
         CellId,
         CellResult,
@@ -42,6 +43,7 @@ __all__ = [
     "ImageOutput",
     "JsonOutput",
     "KeyRing",
+    "Launcher",
     "Limits",
     "Output",
     "Sandbox",
@@ -73,6 +75,7 @@ __getattr__ = lazy_exports(
             "new_key",
             "parse_key_ring",
         ),
+        "nacre.sandbox.pool": ("Launcher",),
         "nacre.sandbox.results": (
             "CellId",
             "CellResult",

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -402,7 +402,8 @@ class Launcher:
         """`image` is an older one, instead of the one of this package."""
         self._kind: ImageKind = kind
         self._image = image
-        self._required = required
+        self.required = required
+        """The protections without which no worker is used."""
         self.module_origin = ""
         self.image_identity = ""
         """The hash of the image; empty before the first start, which reads it."""
@@ -421,6 +422,7 @@ class Launcher:
             monotonic_offset_ns = time.time_ns() - time.monotonic_ns()
         self._monotonic_offset_ns = monotonic_offset_ns
         self._module_fd = -1
+        self._ahead: Future[tuple[subprocess.Popen[bytes], socket.socket]] | None = None
 
     @property
     def image(self) -> Image:
@@ -429,9 +431,23 @@ class Launcher:
             self._image = load_image(self._kind)
         return self._image
 
+    def start_ahead(self) -> None:
+        """Begin to start a process now, without an event loop, for the first `launch`."""
+        self._ahead = self._thread.submit(self._spawn)
+
     def close(self) -> None:
-        """Close the compiled module and end the thread, with the workers that still run."""
+        """Close the compiled module and end the thread, with the workers that still run. Can be
+        called twice."""
+        if self._ahead is None:
+            self._release()
+        else:
+            # The thread may still start the process.
+            self._thread.submit(_end_unused, self._ahead)
+            self._thread.submit(self._release)
+            self._ahead = None
         self._thread.shutdown(wait=False)
+
+    def _release(self) -> None:
         self._settings = None
         self._resources.close()
 
@@ -454,7 +470,7 @@ class Launcher:
     async def start_process(self) -> WorkerProcess:
         """Start a process, without waiting until it is ready."""
         # Shielded, because a cancellation could lose a started process. Every step has a limit.
-        spawning = self._thread.submit(self._spawn)
+        spawning, self._ahead = self._ahead or self._thread.submit(self._spawn), None
         with anyio.CancelScope(shield=True):
             await asyncio.wrap_future(spawning)
         process, connection = spawning.result()
@@ -475,7 +491,7 @@ class Launcher:
     def _check_hardening(self, worker: WorkerProcess) -> None:
         """Raise RuntimeUnavailableError if the worker lacks a required protection."""
         self.hardening = worker.hardening
-        unmet = worker.hardening.unmet(self._required)
+        unmet = worker.hardening.unmet(self.required)
         if unmet:
             lacking = ", ".join(f"{measure.name} ({measure.detail})" for measure in unmet)
             raise RuntimeUnavailableError(
@@ -551,6 +567,16 @@ class Launcher:
             raise RuntimeUnavailableError(f"cannot compile the sandbox image: {error}") from error
         if done.returncode != 0:
             raise RuntimeUnavailableError(_explain_compilation(done, output.parent))
+
+
+def _end_unused(spawning: Future[tuple[subprocess.Popen[bytes], socket.socket]]) -> None:
+    """End a process that no worker has got."""
+    if spawning.cancelled() or spawning.exception() is not None:
+        return
+    process, connection = spawning.result()
+    process.kill()
+    process.wait()
+    connection.close()
 
 
 def _library_identity(library: Path) -> str:

@@ -303,6 +303,9 @@ class SandboxOptions:
     """The keys of snapshots; by default a random one that nobody else has."""
     ray: RayConfig | None = None
     """The Ray cluster that runs the programs, instead of this machine."""
+    launcher: Launcher | None = None
+    """Starts the workers of cells on this machine, and may have started one. The sandbox sets its
+    required protections and closes it."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
@@ -599,7 +602,13 @@ class Sandbox:
 
             cluster = await self._stack.enter_async_context(self._cluster)
             return RayExecutor("cell", cluster), RayExecutor("typescript", cluster)
-        return self._launcher("cell", self._stack), self._launcher("typescript", self._stack)
+        cells = self._options.launcher
+        if cells is None:
+            cells = self._launcher("cell", self._stack)
+        else:
+            cells.required = self._required()
+            self._stack.callback(cells.close)
+        return cells, self._launcher("typescript", self._stack)
 
     def _launcher(
         self, kind: ImageKind, stack: AsyncExitStack, *, image: Image | None = None

@@ -306,6 +306,10 @@ async def test_a_run_whose_last_events_are_lost_ends_as_its_turn(
     assert (found.result.text, found.result.usage.output_tokens) == ("done", 20)
     # Too late: the session has another owner.
     may_write.set()
+    # A reader that has all events of the killed gateway but the last one gets the end here.
+    *_, last_seen, _ = run.events.events
+    rest = [event.kind async for event in found.events.follow(last_seen.sequence)]
+    assert rest == ["run.completed"]
 
 
 async def test_another_gateway_aborts_a_run(gateways: Gateways) -> None:

@@ -23,7 +23,7 @@ from nacre.messages import Usage
 from nacre.run_context import RunContext
 from nacre.storage import MediaRecord, RunBatch
 from nacre.tools import ApprovalRequest
-from nacre.trajectory import RunEvent
+from nacre.trajectory import RunEvent, continue_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -243,8 +243,9 @@ class RemoteRun(AgentRun):
             self._finish()
 
     def apply_end(self, kind: RunEventKind, data: JsonObject) -> None:
-        """End the run; its gateway was killed before it wrote the last events."""
-        number = self.events.last_sequence + 1
+        """End the run; its gateway was killed before it wrote the last events. Its readers may have
+        more of them than this gateway, so the end has a number after all of these."""
+        number = continue_sequence(max(0, self.events.last_sequence))
         self.apply(RunEvent(sequence=number, time=time.time(), kind=kind, data=data))
 
     def _set_state(self, state: RunState) -> None:

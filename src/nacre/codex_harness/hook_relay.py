@@ -54,6 +54,8 @@ _MAX_PARTS: Final = 20_000
 _MAX_CONNECTIONS: Final = 64
 _READ_SECONDS: Final = 10.0
 _READ_BYTES: Final = 65_536
+# For an answer that the command does not read.
+_CLOSE_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 20.0
 _MIN_GRACE_SECONDS: Final = 10.0
 # Codex lets a call pass when a hook times out. So the command itself watches the time, and Codex
@@ -329,7 +331,7 @@ class HookRelay:
             # The command refuses the call, because it gets no answer.
             logger.exception("a native hook of Codex was not answered")
         finally:
-            writer.close()
+            await _close(writer)
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter, request: bytes) -> None:
         address, _, data = request.partition(b"\n")
@@ -380,6 +382,15 @@ class HookRelay:
             return answer
         # The command has gone away: the turn was interrupted.
         raise EOFError
+
+
+async def _close(writer: StreamWriter) -> None:
+    """Close a connection, and wait until its socket is closed: the event loop may end next."""
+    writer.close()
+    with anyio.move_on_after(_CLOSE_SECONDS, shield=True) as timeout, suppress(OSError):
+        await writer.wait_closed()
+    if timeout.cancelled_caught:
+        writer.transport.abort()
 
 
 async def _show_life(writer: StreamWriter, every_seconds: float) -> None:

@@ -263,8 +263,6 @@ __getattr__ = lazy_exports(
             "LIMITS",
             "MAX_SUSPENDED_CELLS",
             "MAX_SUSPENDED_LIMIT",
-            "MAX_SUSPENDED_CELLS",
-            "MAX_SUSPENDED_LIMIT",
             "PROTECTIONS",
             "CodeModeConfig",
             "Language",

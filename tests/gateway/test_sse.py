@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from nacre.agent import AgentRun, RunResult
-from nacre.agent.visible_replies import ReplyEventLog
+from nacre.agent.replies import ReplyEventLog
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.answer_stream import AnswerStream, RunEnd, TextDelta
 from nacre.gateway.openai.run_starter import WaitingRuns

@@ -25,7 +25,8 @@ from nacre.agent.input_requests import InputEnding, InputRequest
 from nacre.agent.manual_call import EXEC_ID, ManualCall, ManualCalls
 from nacre.agent.model_step import ProviderSource
 from nacre.agent.remote_runs import RemoteRun
-from nacre.agent.reply_media import (
+from nacre.agent.replies import (
+    REPLY_RULE,
     ReplyMedia,
     clean_media_name,
     detect_media_type,
@@ -58,7 +59,6 @@ from nacre.agent.turn_context import (
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
 from nacre.agent.turn_request import TurnRequest
 from nacre.agent.turn_tools import ServerTools, call_directly, list_server_tools, make_executor
-from nacre.agent.visible_replies import REPLY_RULE
 from nacre.agent.workspace_files import (
     BOOTSTRAP_FILE,
     MEMORY_FILE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from nacre.agent.visible_replies import SILENT_REPLIES
+from nacre.agent.replies import SILENT_REPLIES
 from nacre.config import HeartbeatConfig, parse_duration
 from nacre.messages import AssistantMessage, TextPart, user_message
 from nacre.tools import Tool

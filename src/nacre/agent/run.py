@@ -18,9 +18,8 @@ from nacre.agent.client_tools import (
     PendingClientCall,
 )
 from nacre.agent.input_requests import InputRequests
-from nacre.agent.reply_media import ReplyMedia, RunMedia, media_to_json
+from nacre.agent.replies import ReplyEventLog, ReplyMedia, RunMedia, media_to_json
 from nacre.agent.transcript import message_size
-from nacre.agent.visible_replies import ReplyEventLog
 from nacre.errors import (
     RuntimeUnavailableError,
     SessionError,

@@ -10,9 +10,9 @@ import anyio
 
 from nacre.agent.context_engine import TurnEngine
 from nacre.agent.heartbeat_turn import TRIGGER, heartbeat_tool
+from nacre.agent.replies import choose_reply_mode
 from nacre.agent.transcript import Transcript
 from nacre.agent.turn_state import DurableTurn, can_be_stored
-from nacre.agent.visible_replies import choose_reply_mode
 from nacre.errors import NacreError
 from nacre.hooks import NO_ENGINES, ContextRegistry
 from nacre.messages import Usage

@@ -13,6 +13,7 @@ import anyio
 from nacre.agent.context_engine import collect_additions
 from nacre.agent.heartbeat_turn import build_heartbeat_guidance
 from nacre.agent.model_step import Compactor, ModelStep, partial_answer
+from nacre.agent.replies import REPLY_RULE
 from nacre.agent.transcript import repair_history
 from nacre.agent.turn_tools import (
     call_directly,
@@ -20,7 +21,6 @@ from nacre.agent.turn_tools import (
     make_executor,
     measure_direct_tools,
 )
-from nacre.agent.visible_replies import REPLY_RULE
 from nacre.agent.workspace_files import NO_FILES, format_files, read_workspace_files
 from nacre.code_mode import CodeModeRun
 from nacre.config import RunConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from nacre.agent.reply_media import add_user_images
+from nacre.agent.replies import add_user_images
 from nacre.errors import ToolError, ToolServerError
 from nacre.tools import (
     OPERATION_MARK,

@@ -1,4 +1,4 @@
-"""Media of a run: types by content, limits, and each file once."""
+"""What the user of a run sees: files by their content and within limits, and which texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nacre.agent.reply_media import RunMedia, add_user_images, detect_media_type
+from nacre.agent.replies import ReplyEventLog, RunMedia, add_user_images, detect_media_type
 from nacre.agent.run import AgentRun
 from nacre.errors import MediaError
 from nacre.messages import MAX_MEDIA_BYTES
@@ -117,3 +117,65 @@ async def test_images_that_a_tool_means_for_the_user_become_media(store: Store) 
     [record] = run.media_records
     assert (record.name, record.type) == ("image.png", "image/png")
     assert await store.media(record.id) == (record, PNG + b"for both")
+
+
+def events_of(log: ReplyEventLog) -> list[tuple[str, JsonObject]]:
+    return [(event.kind, event.data) for event in log.events]
+
+
+def answer(log: ReplyEventLog, *pieces: str) -> None:
+    for piece in pieces:
+        log.add("text.delta", {"text": piece})
+    log.add("message.completed", {"text": "".join(pieces), "model": "m"})
+
+
+def test_text_is_passed_on_as_soon_as_it_is_no_silent_reply() -> None:
+    log = ReplyEventLog()
+    log.add("text.delta", {"text": "NO_"})
+    assert events_of(log) == []
+    log.add("text.delta", {"text": "WAY"})
+    log.add("text.delta", {"text": " home"})
+    assert [data["text"] for _, data in events_of(log)] == ["NO_WAY", " home"]
+
+
+@pytest.mark.parametrize("pieces", [("NO_REPLY",), ("\n NO", "_RE", "PLY \n"), ("HEARTBEAT_OK",)])
+def test_a_silent_reply_is_not_shown(pieces: tuple[str, ...]) -> None:
+    log = ReplyEventLog()
+    answer(log, *pieces)
+    assert events_of(log) == [("message.completed", {"model": "m", "text": "", "isSilent": True})]
+    assert log.visibility_of("".join(pieces)) == "silent"
+
+
+def test_text_that_only_begins_like_a_silent_reply_is_shown_at_its_end() -> None:
+    log = ReplyEventLog()
+    answer(log, "NO")
+    assert events_of(log) == [
+        ("text.delta", {"text": "NO"}),
+        ("message.completed", {"text": "NO", "model": "m"}),
+    ]
+    assert log.visibility_of("NO") == "visible"
+
+
+def test_an_answer_that_repeats_a_sent_message_is_not_shown_again() -> None:
+    log = ReplyEventLog()
+    log.add("message.sent", {"text": "The build is green.\n"})
+    answer(log, "The build", " is green.")
+    answer(log, "The build", " is red.")
+    assert [kind for kind, _ in events_of(log)] == [
+        "message.sent",
+        "message.completed",
+        "text.delta",
+        "message.completed",
+    ]
+    assert events_of(log)[2][1] == {"text": "The build is red."}
+
+
+def test_a_private_answer_has_events_of_its_own() -> None:
+    log = ReplyEventLog()
+    log.is_private = True
+    answer(log, "I will ", "tell nobody.")
+    assert events_of(log) == [
+        ("private.delta", {"text": "I will "}),
+        ("private.delta", {"text": "tell nobody."}),
+        ("message.completed", {"model": "m", "privateText": "I will tell nobody."}),
+    ]

@@ -44,7 +44,6 @@ from nacre.agent.run import (
 )
 from nacre.agent.service import AgentService, ClientResult
 from nacre.agent.session_queue import new_run_id
-from nacre.agent.session_resolution import new_session_id
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
 from nacre.agent.turn_context import (
@@ -57,7 +56,7 @@ from nacre.agent.turn_context import (
     TurnOutput,
 )
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
-from nacre.agent.turn_request import TurnRequest
+from nacre.agent.turn_request import TurnRequest, new_session_id
 from nacre.agent.turn_tools import ServerTools, call_directly, list_server_tools, make_executor
 from nacre.agent.workspace_files import (
     BOOTSTRAP_FILE,

@@ -19,10 +19,9 @@ from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
 from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
-from nacre.agent.session_resolution import SessionResolver, new_session_id, resolve_record
 from nacre.agent.shared_approvals import SharedApprovals
 from nacre.agent.shared_sessions import SharedSessions
-from nacre.agent.turn_request import TurnRequest
+from nacre.agent.turn_request import SessionResolver, TurnRequest, new_session_id, resolve_record
 from nacre.agent.turn_state import add_decision, read_turn_state
 from nacre.config import choose_runtime
 from nacre.errors import ConfigError, SessionError, StorageError
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.agent.chat_commands import CommandHandler, CommandLine, ServiceAction
-    from nacre.agent.session_resolution import ResolvedSession
     from nacre.agent.shared_sessions import Placed
     from nacre.agent.turn_context import ServiceContext
+    from nacre.agent.turn_request import ResolvedSession
     from nacre.config import AgentConfig, SystemConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import InboxItem, SessionRecord, TurnState

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.run import RunRegistry
-    from nacre.agent.session_resolution import ResolvedSession
     from nacre.agent.turn_context import ServiceContext
-    from nacre.agent.turn_request import TurnRequest
+    from nacre.agent.turn_request import ResolvedSession, TurnRequest
     from nacre.agent.turn_state import StoredTurn
     from nacre.config import AgentConfig, QueueConfig, QueueMode
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.remote_runs import RemoteRun
     from nacre.agent.run import AgentRun, RunRegistry
-    from nacre.agent.session_resolution import ResolvedSession
+    from nacre.agent.turn_request import ResolvedSession
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import (
         Cluster,

@@ -18,7 +18,6 @@ from nacre.agent.diagnostics import (
     ThreadFeedback,
     send_feedback,
 )
-from nacre.agent.harnesses import Harnesses
 from nacre.agent.heartbeat import HeartbeatReport, Heartbeats, find_last_heartbeat
 from nacre.agent.heartbeat_turn import HeartbeatTurn, build_heartbeat_guidance, heartbeat_tool
 from nacre.agent.input_requests import InputEnding, InputRequest
@@ -46,6 +45,7 @@ from nacre.agent.service import AgentService, ClientResult
 from nacre.agent.session_queue import new_run_id
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
+from nacre.agent.turn import Harnesses
 from nacre.agent.turn_context import (
     BudgetExceededError,
     ExternalWaits,

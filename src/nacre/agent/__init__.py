@@ -50,14 +50,17 @@ from nacre.agent.turn_context import (
     BudgetExceededError,
     ExternalWaits,
     Harness,
+    ServerTools,
     ServiceContext,
     ToolSource,
     TurnContext,
     TurnOutput,
+    call_directly,
+    list_server_tools,
+    make_executor,
 )
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
 from nacre.agent.turn_request import TurnRequest, new_session_id
-from nacre.agent.turn_tools import ServerTools, call_directly, list_server_tools, make_executor
 from nacre.agent.workspace_files import (
     BOOTSTRAP_FILE,
     MEMORY_FILE,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
+from nacre.agent.turn_context import list_server_tools, make_executor
 from nacre.agent.turn_loop import DirectSurface, ToolCalls
-from nacre.agent.turn_tools import list_server_tools, make_executor
 from nacre.config import RunConfig
 from nacre.errors import SessionError
 from nacre.json_types import encode_json

@@ -1,22 +1,38 @@
-"""The context of a service and of a turn, the harness protocol, and the budget of a turn."""
+"""What all harnesses share: the context of a service and of a turn, its budget and its tools."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import anyio
+import anyio.to_thread
 
 from nacre.agent.context_engine import TurnEngine
 from nacre.agent.heartbeat_turn import TRIGGER, heartbeat_tool
-from nacre.agent.replies import choose_reply_mode
+from nacre.agent.replies import add_user_images, choose_reply_mode
 from nacre.agent.transcript import Transcript
 from nacre.agent.turn_state import DurableTurn, can_be_stored
-from nacre.errors import NacreError
+from nacre.errors import NacreError, ToolError, ToolServerError
 from nacre.hooks import NO_ENGINES, ContextRegistry
 from nacre.messages import Usage
 from nacre.run_context import AbortController, RunContext
+from nacre.tools import (
+    OPERATION_MARK,
+    CallResult,
+    DirectResult,
+    ToolExecutor,
+    definition_bytes,
+    effective_tools,
+    format_direct_result,
+    format_error,
+    list_known_tools,
+    permitted_servers,
+    policy_for,
+)
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -29,16 +45,20 @@ if TYPE_CHECKING:
     from nacre.agent.transcript import FailedTurnWrites
     from nacre.agent.turn_request import TurnRequest
     from nacre.agent.turn_state import StoredTurn
+    from nacre.code_mode import Runtime
     from nacre.config import AgentConfig, SystemConfig, VisibleReplies
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import FinishReason, Message
     from nacre.run_context import AbortSignal
     from nacre.storage import Store, ThreadRecord
-    from nacre.tools import ApprovalQueue, Tool, ToolServer
+    from nacre.tools import ApprovalQueue, CallSite, Tool, ToolPolicy, ToolServer
 
+logger = logging.getLogger(__name__)
 
 ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
+
+_MAX_MEASURED_ON_LOOP: Final = 200
 
 
 class ServersInUse(Protocol):
@@ -444,3 +464,79 @@ class TurnOutput:
     """The thread of the session in another runtime, if the turn has changed it."""
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])
     """Further members for the record of the turn."""
+
+
+def make_executor(turn: TurnContext, runtime: Runtime) -> ToolExecutor:
+    """The executor of a turn's calls, with the policy of its agent."""
+    return ToolExecutor(
+        context=turn.identity,
+        policy=policy_for(turn.agent.tools, turn.identity),
+        hooks=turn.service.hooks,
+        approvals=runtime.approvals(turn.service.approvals),
+        recorder=turn.trajectory,
+        validators=runtime.validators,
+        on_result=partial(add_user_images, turn.run),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerTools:
+    """The tools of the permitted MCP servers of a turn."""
+
+    tools: Sequence[Tool]
+    missing_servers: frozenset[str]
+    """The servers that could not list their tools."""
+
+
+async def list_server_tools(turn: TurnContext, policy: ToolPolicy) -> ServerTools:
+    """List the tools of the permitted servers, all at once. A server that fails has none."""
+    servers = permitted_servers(turn.servers, policy, turn.tools)
+    found: dict[str, Sequence[Tool]] = {server.name: () for server in servers}
+    missing: set[str] = set()
+
+    async def list_tools(server: ToolServer) -> None:
+        try:
+            known = server.known_tools
+            found[server.name] = await server.tools() if known is None else known
+        except ToolServerError as error:
+            missing.add(server.name)
+            logger.info("the tools of %s are not shown: %s", server.name, error)
+            turn.run.events.add(
+                "server.unavailable", {"server": server.name, "problem": error.message}
+            )
+
+    async with anyio.create_task_group() as tasks:
+        for server in servers:
+            tasks.start_soon(list_tools, server)
+    # Providers do not accept the names of operations, such as `$resources.read`.
+    tools = [
+        tool
+        for listed in found.values()
+        for tool in listed
+        if not tool.name.startswith(OPERATION_MARK)
+    ]
+    return ServerTools(tools=tools, missing_servers=frozenset(missing))
+
+
+async def measure_direct_tools(turn: TurnContext) -> int:
+    """The size of the definitions of all tools of the turn, as a request without code mode or tool
+    search would carry them. Of MCP servers, the tools count that are known by now."""
+    policy = policy_for(turn.agent.tools, turn.identity)
+    tools = [*turn.tools]
+    if turn.servers:
+        tools += list_known_tools(permitted_servers(turn.servers, policy, turn.tools))
+    tools = effective_tools(tools, policy)
+    if len(tools) <= _MAX_MEASURED_ON_LOOP:
+        return sum(map(definition_bytes, tools))
+    return await anyio.to_thread.run_sync(lambda: sum(map(definition_bytes, tools)))
+
+
+async def call_directly(
+    executor: ToolExecutor, tool: Tool, given: JsonObject, *, site: CallSite
+) -> CallResult:
+    """Call a tool for the model itself. A call that fails has a result, too."""
+    try:
+        value = await executor.call_directly(tool, given, site=site)
+    except ToolError as error:
+        return format_error(error.message)
+    return await format_direct_result(DirectResult(value=value), is_mcp=tool.source == "mcp")

@@ -15,7 +15,7 @@ from nacre.agent.heartbeat_turn import build_heartbeat_guidance
 from nacre.agent.model_step import Compactor, ModelStep, partial_answer
 from nacre.agent.replies import REPLY_RULE
 from nacre.agent.transcript import repair_history
-from nacre.agent.turn_tools import (
+from nacre.agent.turn_context import (
     call_directly,
     list_server_tools,
     make_executor,

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from nacre.agent import AgentRun
-from nacre.agent.approval_log import ApprovalLog
+from nacre.agent.approvals import ApprovalLog
 from nacre.errors import StorageError
 from nacre.messages import Usage, UserMessage, user_message
 from nacre.run_context import RunContext

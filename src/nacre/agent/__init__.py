@@ -1,6 +1,6 @@
 """Sessions, turns, and the loop between a model and its tools."""
 
-from nacre.agent.approval_log import approval_to_json
+from nacre.agent.approvals import approval_to_json
 from nacre.agent.chat_commands import (
     COMMAND_SURFACE,
     OWNER_RIGHTS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 
-from nacre.agent.approval_log import approval_to_json
+from nacre.agent.approvals import approval_to_json
 from nacre.agent.client_tools import (
     ClientCalls,
     PendingClientCall,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 
-from nacre.agent.approval_log import ApprovalLog
+from nacre.agent.approvals import ApprovalLog, SharedApprovals
 from nacre.agent.built_in_commands import (
     BuiltInCommands,
     explain_mistake,
@@ -19,7 +19,6 @@ from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
 from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
-from nacre.agent.shared_approvals import SharedApprovals
 from nacre.agent.shared_sessions import SharedSessions
 from nacre.agent.turn_request import SessionResolver, TurnRequest, new_session_id, resolve_record
 from nacre.agent.turn_state import add_decision, read_turn_state

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 from fastapi import APIRouter, Query, Response
 from pydantic import ConfigDict, Field
 
-from nacre.agent.approval_log import approval_to_json
+from nacre.agent.approvals import approval_to_json
 from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.routing import (

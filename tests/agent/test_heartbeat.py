@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from nacre.agent import AgentRun, HeartbeatReport, Heartbeats
-from nacre.agent.heartbeat_turn import has_tasks, heartbeat_tool, strip_acknowledgement
+from nacre.agent.heartbeat import has_tasks, heartbeat_tool, strip_acknowledgement
 from nacre.messages import AssistantMessage, ToolMessage, UserMessage
 from tests.agent.agent_setup import AgentSetup, events_of, kinds
 from tests.agent.fake_models import HeldAnswer, call, say

@@ -18,8 +18,14 @@ from nacre.agent.diagnostics import (
     ThreadFeedback,
     send_feedback,
 )
-from nacre.agent.heartbeat import HeartbeatReport, Heartbeats, find_last_heartbeat
-from nacre.agent.heartbeat_turn import HeartbeatTurn, build_heartbeat_guidance, heartbeat_tool
+from nacre.agent.heartbeat import (
+    HeartbeatReport,
+    Heartbeats,
+    HeartbeatTurn,
+    build_heartbeat_guidance,
+    find_last_heartbeat,
+    heartbeat_tool,
+)
 from nacre.agent.input_requests import InputEnding, InputRequest
 from nacre.agent.manual_call import EXEC_ID, ManualCall, ManualCalls
 from nacre.agent.model_step import ProviderSource

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.chat_commands import COMMAND_SURFACE
-from nacre.agent.heartbeat_turn import TRIGGER
+from nacre.agent.heartbeat import TRIGGER
 from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing, tool_bytes_of
 from nacre.agent.transcript import TrajectoryWriter, TurnEnd, repair_history
 from nacre.config import choose_runtime
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.heartbeat_turn import HeartbeatTurn
+    from nacre.agent.heartbeat import HeartbeatTurn
     from nacre.agent.manual_call import ManualCalls
     from nacre.agent.turn_context import Harness, TurnContext
     from nacre.agent.turn_state import DurableTurn

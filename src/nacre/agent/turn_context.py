@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from nacre.agent.context_engine import TurnEngine
-from nacre.agent.heartbeat_turn import TRIGGER, heartbeat_tool
+from nacre.agent.heartbeat import TRIGGER, heartbeat_tool
 from nacre.agent.replies import add_user_images, choose_reply_mode
 from nacre.agent.transcript import Transcript
 from nacre.agent.turn_state import DurableTurn, can_be_stored

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.context_engine import collect_additions
-from nacre.agent.heartbeat_turn import build_heartbeat_guidance
+from nacre.agent.heartbeat import build_heartbeat_guidance
 from nacre.agent.model_step import Compactor, ModelStep, partial_answer
 from nacre.agent.replies import REPLY_RULE
 from nacre.agent.transcript import repair_history

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.chat_commands import CallerRight
-    from nacre.agent.heartbeat_turn import HeartbeatTurn
+    from nacre.agent.heartbeat import HeartbeatTurn
     from nacre.agent.manual_call import ManualCall
     from nacre.config import AgentConfig, AgentsConfig, QueueMode
     from nacre.json_types import JsonObject

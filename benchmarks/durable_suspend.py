@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from benchmarks.report import Figure
 from nacre import RunContext, Runtime
-from nacre.code_mode.results import Completed, Waiting
+from nacre.code_mode.cell import Completed, Waiting
 from nacre.sandbox import KeyRing, new_key
 from nacre.storage import open_store
 from tests.storage.conftest import run_server

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from nacre import Runtime, Tool, ToolCall
-from nacre.code_mode.results import PendingToolCall
+from nacre.code_mode.cell import PendingToolCall
 from nacre.errors import ToolPayloadError
 from nacre.messages import SentPayload
 from tests.code_mode.outcomes import value_of, waiting_of

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import update
 
 from nacre import RunContext, Runtime
-from nacre.code_mode.results import Completed, Failed, Waiting
+from nacre.code_mode.cell import Completed, Failed, Waiting
 from nacre.errors import CellTakenError, StorageError
 from nacre.messages import ToolCallPart
 from nacre.sandbox import KeyRing, new_key

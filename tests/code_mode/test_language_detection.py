@@ -3,6 +3,7 @@
 import pytest
 
 from nacre import Runtime
+from nacre.code_mode.cell import Failed as FailedProgram
 from nacre.code_mode.language_detection import (
     add_language_hint,
     fenced_program,
@@ -11,7 +12,6 @@ from nacre.code_mode.language_detection import (
     is_shell,
     starts_with_hash_comment,
 )
-from nacre.code_mode.results import Failed as FailedProgram
 from nacre.config import LANGUAGES
 from nacre.sandbox import Failed, Sandbox, SandboxOptions
 from tests.code_mode.outcomes import failure_of

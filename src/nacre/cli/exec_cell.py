@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 import anyio
 
 from nacre.cli.output import ExitStatus, Printer, UsageError, escape_controls, say
-from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
+from nacre.code_mode.cell import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
 from nacre.sandbox.results import ImageOutput, JsonOutput, Output, TextOutput, Usage

@@ -33,10 +33,10 @@ from nacre.tools import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from nacre.code_mode.cell import RunTelemetry
     from nacre.code_mode.durable_cells import CellJournal
     from nacre.code_mode.mcp_servers import McpListing, McpRequests, McpServers
     from nacre.code_mode.namespaces import NamespaceRuntime, RunNamespaces
-    from nacre.code_mode.results import RunTelemetry
     from nacre.config import CodeModeConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import HostRequest

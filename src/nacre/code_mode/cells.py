@@ -25,15 +25,13 @@ from nacre.code_mode.cell import (
     CellRefused,
     CellScope,
     CodeModeCell,
-    ExecInput,
-    ResumeCause,
-)
-from nacre.code_mode.durable_cells import CellJournal, describe_lost, read_record
-from nacre.code_mode.results import (
     CodeModeResult,
+    ExecInput,
     Failed,
+    ResumeCause,
     Waiting,
 )
+from nacre.code_mode.durable_cells import CellJournal, describe_lost, read_record
 from nacre.config import MAX_SUSPENDED_CELLS
 from nacre.errors import CellStateError, CellTakenError, SnapshotError, StorageError
 from nacre.lazy_dataclasses import dataclass

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nacre.code_mode.results import CodeModeResult, Failed
+from nacre.code_mode.cell import CodeModeResult, Failed
 from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:

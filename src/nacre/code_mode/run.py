@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from nacre.code_mode.cell import CellRefused
+from nacre.code_mode.cell import CellRefused, CodeModeResult, Failed, Waiting
 from nacre.code_mode.durable_cells import can_repeat
 from nacre.code_mode.language_detection import add_language_hint
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
-from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.errors import CatalogError, NamespaceError, StorageError, ToolError
 from nacre.messages import ImagePart
 from nacre.tools import (
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
 
     from nacre.code_mode.bridge import RunTools
-    from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.cell import CellInfo, PendingToolCall, Telemetry
     from nacre.code_mode.cells import RunCells
     from nacre.code_mode.model_surface import ModelSurface
-    from nacre.code_mode.results import PendingToolCall, Telemetry
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import SentPayload, ToolCallPart, ToolSpec

@@ -12,12 +12,12 @@ from weakref import WeakSet
 import anyio
 
 from nacre.code_mode.bridge import ApiFiles, PreparedCatalogs, RunTools
+from nacre.code_mode.cell import RunTelemetry
 from nacre.code_mode.cells import LiveCells, RunCells, SuspendedCells
 from nacre.code_mode.durable_cells import DurableRun
 from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import Namespace, NamespaceRegistry, RunNamespaces
-from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
 from nacre.config import (
     MAX_SUSPENDED_CELLS,
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.code_mode.cell import CellInfo
-    from nacre.code_mode.results import CodeModeResult
+    from nacre.code_mode.cell import CellInfo, CodeModeResult
     from nacre.config import Language, Protection, RayConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import KeyRing, Launcher

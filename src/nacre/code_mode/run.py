@@ -10,8 +10,13 @@ import anyio
 
 from nacre.code_mode.cell import CellRefused, CodeModeResult, Failed, Waiting
 from nacre.code_mode.durable_cells import can_repeat
-from nacre.code_mode.language_detection import add_language_hint
-from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
+from nacre.code_mode.model_surface import (
+    EXEC_NAME,
+    WAIT_NAME,
+    add_language_hint,
+    parse_exec_input,
+    parse_wait_input,
+)
 from nacre.errors import CatalogError, NamespaceError, StorageError, ToolError
 from nacre.messages import ImagePart
 from nacre.tools import (

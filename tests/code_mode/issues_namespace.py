@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nacre.code_mode.namespace_scope import namespace_tool
-from nacre.code_mode.namespaces import CreateScope, Namespace, NamespaceContext
+from nacre.code_mode.namespaces import CreateScope, Namespace, NamespaceContext, namespace_tool
 from nacre.tools.definition import Tool
 from tests.code_mode.simple_tools import simple_tool
 

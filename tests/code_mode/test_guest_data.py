@@ -7,8 +7,7 @@ import pytest
 
 from nacre import NamespaceContext, RunContext, Runtime, namespace_tool
 from nacre.code_mode.bridge import GuestViews
-from nacre.code_mode.namespace_scope import serialise_scope
-from nacre.code_mode.namespaces import NamespaceRuntime
+from nacre.code_mode.namespaces import NamespaceRuntime, serialise_scope
 from nacre.json_types import JsonValue
 from nacre.tools import build_catalog
 from nacre.tools.definition import ListedServer

@@ -18,8 +18,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nacre.code_mode.namespace_scope import namespace_tool
-from nacre.code_mode.namespaces import Namespace, NamespaceContext
+from nacre.code_mode.namespaces import Namespace, NamespaceContext, namespace_tool
 from nacre.errors import PluginError
 from nacre.hooks import (
     AddToPrompt,

@@ -150,6 +150,8 @@ class _Numbers:
             # The gateway with the run is gone: all stored events come, with their own numbers.
             self._next = 0
             return ""
+        if kind == "events.dropped":
+            return f"{event.get('count')} events dropped ({', '.join(self.kinds)})"
         number = event.get("sequence")
         if number is None:
             # It is not one of the run.

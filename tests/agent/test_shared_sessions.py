@@ -21,11 +21,12 @@ from tests.agent.agent_setup import AgentSetup, kinds, open_agent
 from tests.agent.fake_models import call, say
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
     from nacre.agent.shared_sessions import Placed
     from nacre.storage import InboxItem, TurnState
+    from nacre.trajectory import RunEvent
     from tests.storage.conftest import PostgresServer
 
 KEYS: Final = KeyRing(new_key())
@@ -390,16 +391,34 @@ async def test_a_waiting_turn_of_a_killed_gateway_continues(gateways: Gateways) 
     assert turn.status == "completed"
 
 
+async def test_a_turn_continues_with_the_events_after_its_stored_state(gateways: Gateways) -> None:
+    run = await start_waiting(gateways.one)
+    await gateways.until_stored()
+    # After the state, and before its gateway was killed.
+    run.events.add("text.delta", {"text": "later"})
+    shared = gateways.one.service.shared
+    assert shared is not None
+    await shared.flush()
+    seen = run.events.events
+    gateways.kill(gateways.one)
+    with anyio.fail_after(30):
+        log = (await run_at(gateways.other, run.id)).events
+        first = await anext(log.follow(seen[-1].sequence))
+    assert log.events[: len(seen)] == seen
+    assert first.kind == "run.resumed"
+    assert log.count_missing(seen[-1].sequence, first.sequence) == 0
+
+
 async def test_a_session_keeps_its_lease_until_its_turn_continues(gateways: Gateways) -> None:
     run = await start_waiting(gateways.one)
     await gateways.until_stored()
     service = gateways.other.service
     continue_here, is_taken, may_continue = service.continue_here, anyio.Event(), anyio.Event()
 
-    async def hold(state: TurnState, last_sequence: int = 0) -> AgentRun | None:
+    async def hold(state: TurnState, later: Sequence[RunEvent] = ()) -> AgentRun | None:
         is_taken.set()
         await may_continue.wait()
-        return await continue_here(state, last_sequence)
+        return await continue_here(state, later)
 
     vars(service)["continue_here"] = hold
     gateways.kill(gateways.one)
@@ -430,7 +449,10 @@ async def test_queued_messages_of_a_killed_gateway_run_and_its_turn_is_interrupt
         again = await run_at(gateways.other, queued.id)
     assert await end_of(again) == "completed"
     # Readers know the numbers of the events of the old owner.
-    assert queued.events.last_sequence < again.events.events[0].sequence
+    old = queued.events.events
+    assert again.events.events[: len(old)] == old
+    numbers = [event.sequence for event in again.events.events[len(old) - 1 :]]
+    assert again.events.count_missing(numbers[0], numbers[1]) == 0
     turns = await gateways.other.store.turns(run.session_id)
     assert [turn.status for turn in turns] == ["interrupted", "completed"]
     # The old owner cannot store the end of its turn.

@@ -245,7 +245,7 @@ class RemoteRun(AgentRun):
     def apply_end(self, kind: RunEventKind, data: JsonObject) -> None:
         """End the run; its gateway was killed before it wrote the last events. Its readers may have
         more of them than this gateway, so the end has a number after all of these."""
-        number = continue_sequence(max(0, self.events.last_sequence))
+        number = continue_sequence(self.events.last_sequence)
         self.apply(RunEvent(sequence=number, time=time.time(), kind=kind, data=data))
 
     def _set_state(self, state: RunState) -> None:

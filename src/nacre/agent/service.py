@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nacre.config import AgentConfig, SystemConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import InboxItem, SessionRecord, TurnState
+    from nacre.trajectory import RunEvent
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
@@ -156,11 +157,13 @@ class AgentService:
         await store.interrupt_open_turns()
         return runs
 
-    async def continue_here(self, state: TurnState, last_sequence: int = 0) -> AgentRun | None:
-        """Continue a turn of another process, with event numbers after the last one; if that is not
-        possible, it is interrupted, and the result is None. Raises StorageError."""
+    async def continue_here(
+        self, state: TurnState, later: Sequence[RunEvent] = ()
+    ) -> AgentRun | None:
+        """Continue a turn of another process; if that is not possible, it is interrupted, and the
+        result is None. `later` are its known events after the state. Raises StorageError."""
         try:
-            return await self._continue_turn(state, last_sequence)
+            return await self._continue_turn(state, later)
         except StorageError:
             raise
         except Exception as error:
@@ -172,13 +175,15 @@ class AgentService:
             )
             return None
 
-    async def _continue_turn(self, state: TurnState, last_sequence: int) -> AgentRun:
+    async def _continue_turn(self, state: TurnState, later: Sequence[RunEvent]) -> AgentRun:
         context = self._queues.context
         if not context.is_durable:
             raise SessionError("`tools.codeMode.durable` is off", code="invalid")
         stored = read_turn_state(state)
-        last_sequence = max(stored.last_sequence, last_sequence)
-        stored = replace(stored, last_sequence=last_sequence)
+        if later:
+            stored = replace(
+                stored, events=(*stored.events, *later), last_sequence=later[-1].sequence
+            )
         agent = context.config.agents.agent(stored.agent_id)
         if not agent.tools.code_mode.durable:
             raise SessionError("`tools.codeMode.durable` is off", code="invalid")
@@ -251,7 +256,7 @@ class AgentService:
                 session,
                 run_id=placed.run_id,
                 items=placed.items,
-                last_sequence=placed.last_sequence,
+                seen=placed.seen,
             )
         except BaseException:
             self.shared.discard(placed.items)

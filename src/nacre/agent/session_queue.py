@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nacre.agent.turn_request import ResolvedSession, TurnRequest
     from nacre.agent.turn_state import StoredTurn
     from nacre.config import AgentConfig, QueueConfig, QueueMode
+    from nacre.trajectory import RunEvent
 
 
 logger = logging.getLogger(__name__)
@@ -379,16 +380,14 @@ class SessionQueues:
         *,
         run_id: str = "",
         items: tuple[int, ...] = (),
-        last_sequence: int | None = None,
+        seen: Sequence[RunEvent] | None = None,
     ) -> AgentRun:
         """Start a turn, or pass the message to the running one; returns the run that takes it.
 
         `run_id` is for a new run, and `items` where the message is in the inbox of the session.
-        `last_sequence` is set if another process was to begin the run, which may have readers.
+        `seen` are the events that readers may have, if another process was to begin the run.
         """
-        new_run = partial(
-            self._new_run, request, session, run_id=run_id, last_sequence=last_sequence
-        )
+        new_run = partial(self._new_run, request, session, run_id=run_id, seen=seen)
         queue = self._queues.get(session.session_id)
         if queue is None:
             return self._open_queue(request, session, new_run, items=items)
@@ -597,7 +596,7 @@ class SessionQueues:
         session: ResolvedSession,
         *,
         run_id: str = "",
-        last_sequence: int | None = None,
+        seen: Sequence[RunEvent] | None = None,
     ) -> AgentRun:
         run = AgentRun(
             id=run_id or new_run_id(),
@@ -611,8 +610,8 @@ class SessionQueues:
         if request.client_tools:
             # Here, so that the caller learns what is wrong with a tool.
             run.client_calls.as_tools(request.client_tools)
-        if last_sequence is not None:
-            run.events.restore((), last=last_sequence)
+        if seen is not None:
+            run.events.restore(seen, last=seen[-1].sequence if seen else -1)
         return run
 
     def _queued_run(self, queue: SessionQueue, new_run: Callable[[], AgentRun]) -> AgentRun:

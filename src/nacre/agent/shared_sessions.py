@@ -22,6 +22,7 @@ from nacre.agent.turn_request import TurnRequest, request_from_json, request_to_
 from nacre.errors import ApprovalError, LeaseLostError, NacreError, SessionError, StorageError
 from nacre.messages import AssistantMessage, Usage
 from nacre.storage import LiveRunRecord
+from nacre.trajectory import RunEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -76,8 +77,8 @@ class Placed:
     run_id: str
     items: tuple[int, ...] = ()
     """Where it is in the inbox of its session."""
-    last_sequence: int | None = None
-    """The number of the last event of the run in a process that was to begin it."""
+    seen: Sequence[RunEvent] | None = None
+    """The known events of the run in a process that was to begin it."""
 
 
 class SessionServer(Protocol):
@@ -87,9 +88,11 @@ class SessionServer(Protocol):
         """Start a turn or a command in this process."""
         ...
 
-    async def continue_here(self, state: TurnState, last_sequence: int, /) -> AgentRun | None:
-        """Continue a turn of another process, with event numbers after the last one; None if that
-        is not possible."""
+    async def continue_here(
+        self, state: TurnState, later: Sequence[RunEvent], /
+    ) -> AgentRun | None:
+        """Continue a turn of another process, with its events after the state; None if that is not
+        possible."""
         ...
 
     async def handle(self, item: InboxItem, /) -> JsonObject:
@@ -512,14 +515,14 @@ class SharedSessions:
             self._tasks.start_soon(self._handle_request, item)
 
     async def _handle_message(
-        self, item: InboxItem, *, run_id: str, last_sequence: int | None = None
+        self, item: InboxItem, *, run_id: str, seen: Sequence[RunEvent] | None = None
     ) -> AgentRun | None:
         """Start the turn of a message, and tell the process that has accepted it."""
         run, is_command = None, False
         try:
             request = request_from_json(item.payload, session_id=item.session_id)
             is_command = self._server.is_command(request)
-            placed = Placed(run_id=run_id, items=(item.number,), last_sequence=last_sequence)
+            placed = Placed(run_id=run_id, items=(item.number,), seen=seen)
             run = await self._server.start_here(request, placed)
             result: JsonObject = {
                 "runId": run.id,
@@ -654,17 +657,10 @@ class SharedSessions:
         logger.info("this gateway serves the session %s now", taken.session_id)
         runs: list[AgentRun] = []
         known: set[int] = set()
-        run_ids = [*(it.run_id for it in taken.states), *(it.run_id for it in taken.items)]
-        last_sequences = dict[str, int]()
-        try:
-            last_sequences = await self._cluster.feed.last_sequences(run_ids)
-        except StorageError as error:
-            logger.warning("the last events of %s are not known: %s", taken.session_id, error)
+        seen = await self._find_seen(taken)
         for state in taken.states:
             try:
-                # The events after those of the state have numbers that readers know.
-                last = last_sequences.get(state.run_id, 0)
-                run = await self._server.continue_here(state, last)
+                run = await self._server.continue_here(state, seen.get(state.run_id, ()))
             except StorageError as error:
                 logger.error("the turn %s cannot be continued: %s", state.run_id, error)
                 continue
@@ -674,14 +670,31 @@ class SharedSessions:
         try:
             for item in taken.items:
                 if item.number not in known:
-                    last = last_sequences.get(item.run_id, 0)
-                    await self._adopt_item(item, {run.id for run in runs}, last)
+                    continued = {run.id for run in runs}
+                    await self._adopt_item(item, continued, seen.get(item.run_id, ()))
         except StorageError as error:
             # They stay in the inbox.
             logger.error("messages of %s have to wait: %s", taken.session_id, error)
         return runs
 
-    async def _adopt_item(self, item: InboxItem, continued: set[str], last_sequence: int) -> None:
+    async def _find_seen(self, taken: TakenSession) -> dict[str, list[RunEvent]]:
+        """The events of the runs of a session that readers may have: those after the stored state
+        of a turn, and all those of a message that has not begun."""
+        after = {item.run_id: -1 for item in taken.items}
+        after |= {it.run_id: cast("int", it.data.get("lastSequence", -1)) for it in taken.states}
+        try:
+            found = await self._cluster.feed.events_after(after)
+        except StorageError as error:
+            logger.warning("the last events of %s are not known: %s", taken.session_id, error)
+            return {}
+        return {
+            run_id: [RunEvent(**cast("dict[str, Any]", event)) for event in events]
+            for run_id, events in found.items()
+        }
+
+    async def _adopt_item(
+        self, item: InboxItem, continued: set[str], seen: Sequence[RunEvent]
+    ) -> None:
         if item.kind != "message":
             # An answer may be lost with the process that has handled it.
             if item.state != "done" or (item.kind != "abort" and item.run_id in continued):
@@ -694,7 +707,7 @@ class SharedSessions:
         if is_over:
             await self._handle_message(item, run_id=new_run_id())
         else:
-            await self._handle_message(item, run_id=item.run_id, last_sequence=last_sequence)
+            await self._handle_message(item, run_id=item.run_id, seen=seen)
 
 
 def _describe_run(agent_id: str, session_key: str) -> JsonObject:

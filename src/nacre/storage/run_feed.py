@@ -7,9 +7,9 @@ trajectories stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from sqlalchemy import and_, func, or_, select, text
+from sqlalchemy import and_, or_, select, text
 
 from nacre.json_types import encode_json
 from nacre.storage.leases import notify
@@ -18,8 +18,9 @@ from nacre.storage.rows import dump_json, is_storable, load_json_object
 from nacre.storage.schema import run_events, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from sqlalchemy import Select
     from sqlalchemy.engine import Connection, RowMapping
 
     from nacre.json_types import JsonObject
@@ -156,23 +157,13 @@ class RunFeed:
         only the first of them; ask again."""
         if not after:
             return []
-        is_new = or_(
-            *(
-                and_(run_events.c.run_id == run_id, run_events.c.sequence > number)
-                for run_id, number in after.items()
-            )
-        )
-        query = (
-            select(run_events).where(is_new).order_by(run_events.c.run_id, run_events.c.sequence)
-        )
+        query = _select_events(after).limit(_MAX_BATCHES)
 
         def work(connection: Connection) -> list[FedRun]:
             # First: the end of a run is in the events that are read after it.
             records = connection.execute(select(runs).where(runs.c.run_id.in_(after))).mappings()
             found = {row["run_id"]: _run_from_row(row) for row in records.all()}
-            events: dict[str, list[JsonObject]] = {}
-            for row in connection.execute(query.limit(_MAX_BATCHES)).mappings():
-                events.setdefault(row["run_id"], []).extend(_decode_events(row))
+            events = _collect_events(connection.execute(query).mappings(), after)
             return [
                 FedRun(record=record, events=events.get(run_id, []))
                 for run_id, record in found.items()
@@ -180,18 +171,13 @@ class RunFeed:
 
         return await self._database.read(work)
 
-    async def last_sequences(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """Return the number of the last event of each run that has any."""
-        if not run_ids:
+    async def events_after(self, after: Mapping[str, int]) -> dict[str, list[JsonObject]]:
+        """Return all events of these runs after a number; nothing for a run that has none."""
+        if not after:
             return {}
-        query = (
-            select(run_events.c.run_id, func.max(run_events.c.sequence).label("last"))
-            .where(run_events.c.run_id.in_(run_ids))
-            .group_by(run_events.c.run_id)
-        )
 
-        def work(connection: Connection) -> dict[str, int]:
-            return {row.run_id: row.last for row in connection.execute(query)}
+        def work(connection: Connection) -> dict[str, list[JsonObject]]:
+            return _collect_events(connection.execute(_select_events(after)).mappings(), after)
 
         return await self._database.read(work)
 
@@ -211,9 +197,31 @@ def _encode_events(batch: RunBatch) -> dict[str, object]:
     }
 
 
-def _decode_events(row: RowMapping) -> list[JsonObject]:
-    found = load_json_object(row["events"], f"events of the run {row['run_id']!r}")
-    return cast("list[JsonObject]", found["events"])
+def _select_events(after: Mapping[str, int]) -> Select[Any]:
+    is_new = or_(
+        *(
+            and_(run_events.c.run_id == run_id, run_events.c.sequence > number)
+            for run_id, number in after.items()
+        )
+    )
+    return select(run_events).where(is_new).order_by(run_events.c.run_id, run_events.c.sequence)
+
+
+def _collect_events(
+    rows: Iterable[RowMapping], after: Mapping[str, int]
+) -> dict[str, list[JsonObject]]:
+    """The events of each run in order. A batch may begin with events that the reader has, and one
+    that was written again has those of an earlier batch."""
+    found: dict[str, list[JsonObject]] = {}
+    last = dict(after)
+    for row in rows:
+        run_id = row["run_id"]
+        batch = load_json_object(row["events"], f"events of the run {run_id!r}")
+        for event in cast("list[dict[str, Any]]", batch["events"]):
+            if event["sequence"] > last[run_id]:
+                last[run_id] = event["sequence"]
+                found.setdefault(run_id, []).append(event)
+    return found
 
 
 def _notify_all(

@@ -321,12 +321,13 @@ class EventLog(Generic[_Event]):
 
 
 def continue_sequence(last: int) -> int:
-    """The first number of a log that another process continues after `last`.
+    """The first number of a log that another process continues after `last`, the last number that
+    it knows, or -1.
 
     That process does not know which numbers were used after it was last stored, so it leaves out
     more than one process uses.
     """
-    return (last // _MAX_PROCESS_EVENTS + 1) * _MAX_PROCESS_EVENTS
+    return (max(0, last) // _MAX_PROCESS_EVENTS + 1) * _MAX_PROCESS_EVENTS
 
 
 class RunEventLog(EventLog[RunEvent]):

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 import pytest
 
-from nacre.gateway.sign_in import SignIn, WebSession
+from nacre.gateway.auth import SignIn, WebSession
 from nacre.testing import ScriptedProvider
 from tests.gateway.worlds import PATIENCE_SECONDS, TOKEN, World, open_gateway, open_world
 

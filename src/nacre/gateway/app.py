@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 import nacre
+from nacre.gateway.auth import AuthMiddleware, is_probe
 from nacre.gateway.errors import add_error_handlers
-from nacre.gateway.metrics import Metrics, log_failures
-from nacre.gateway.middleware import AuthMiddleware, BodyLimit, RequestMeter, is_probe
+from nacre.gateway.metrics import Metrics, RequestMeter, log_failures
 from nacre.gateway.openai import create_openai_api, openai_router
 from nacre.gateway.routes import (
     ag_ui,
@@ -34,7 +34,7 @@ from nacre.gateway.routes import (
     web,
 )
 from nacre.gateway.routes import system as system_routes
-from nacre.gateway.routing import GatewayState
+from nacre.gateway.routing import BodyLimit, GatewayState
 from nacre.gateway.web import ASSETS, web_routes
 
 if TYPE_CHECKING:

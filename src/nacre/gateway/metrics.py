@@ -1,8 +1,9 @@
-"""Prometheus metrics of the gateway and its runs, and the log of failed runs."""
+"""Prometheus metrics of requests and runs, the access log, and the log of failed runs."""
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final, cast
 
 from prometheus_client import (
@@ -15,11 +16,14 @@ from prometheus_client import (
     generate_latest,
 )
 
+from nacre.gateway import ACCESS_LOG
 from nacre.json_types import get_text
 from nacre.telemetry import format_log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from nacre.agent import AgentRun, RunEvent, RunEventKind, SharedSessions
     from nacre.bootstrap import System
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from nacre.telemetry import LoopStall
 
 logger = logging.getLogger(__name__)
+access_logger = logging.getLogger(ACCESS_LOG)
 
 
 class RunMeter:
@@ -276,3 +281,53 @@ def _log_failure(run_id: str, model: str, reason: str) -> None:
     is_named = not model or model in reason
     shown = "" if is_named else f" ({format_log_line(model)})"
     logger.warning("the run %s%s failed: %s", run_id, shown, format_log_line(reason))
+
+
+_UNMATCHED: Final = "unmatched"
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
+
+class RequestMeter:
+    """Counts and logs all requests, including rejected ones."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status: int | None = None
+
+        async def send_and_count(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._count(scope, message["status"], time.perf_counter() - started)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_count)
+        finally:
+            _log_request(scope, status, time.perf_counter() - started)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        # By route, not by path: paths with ids would create a series each.
+        route = getattr(scope.get("route"), "path", _UNMATCHED)
+        self._metrics.http_requests.labels(_method(scope), route, str(status)).inc()
+        self._metrics.http_seconds.labels(route).observe(seconds)
+
+
+def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
+    """Log the request at the end of its response, which for a stream may be late."""
+    if access_logger.isEnabledFor(logging.INFO):
+        # Still percent-encoded, so it has no line ends; without the query.
+        path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
+        shown = "no response" if status is None else str(status)
+        access_logger.info("%s %s %s %.0f ms", _method(scope), path, shown, seconds * 1000)
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"

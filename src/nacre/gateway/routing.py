@@ -15,13 +15,15 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nacre.agent import Heartbeats
 from nacre.errors import ConfigError, StorageError
-from nacre.gateway.errors import ApiError
+from nacre.gateway.auth import Credential, SignIn
+from nacre.gateway.errors import ApiError, error_response
 from nacre.gateway.event_hub import EventHub
 from nacre.gateway.idempotency import IdempotencyKeys
-from nacre.gateway.sign_in import Credential, SignIn
 from nacre.json_types import NotJsonError, TooLargeError
 from nacre.large_json import decode_off_loop
 
@@ -260,3 +262,67 @@ class TextPattern:
         if re.fullmatch(self.pattern, text) is None:
             raise PydanticCustomError("text_pattern", "must be {words}", {"words": self.words})
         return text
+
+
+BODY_SECONDS: Final = 60.0
+
+
+class BodyLimit:
+    """Rejects a body that is too large, or not complete in time. Uses its announced length, if it
+    has one."""
+
+    def __init__(
+        self, app: ASGIApp, state: GatewayState, *, body_seconds: float = BODY_SECONDS
+    ) -> None:
+        self._app = app
+        self._state = state
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        max_bytes = self._state.system.config.gateway.max_body_bytes
+        announced = Headers(scope=scope).get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > max_bytes:
+            await error_response(scope, _too_large_error(max_bytes))(scope, receive, send)
+            return
+        await self._app(scope, _LimitedReceive(receive, max_bytes, self._body_seconds), send)
+
+
+class _LimitedReceive:
+    """A `receive` that counts the bytes of the body."""
+
+    def __init__(self, receive: Receive, max_bytes: int, seconds: float) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._bytes = 0
+        self._is_complete = False
+
+    async def __call__(self) -> Message:
+        if self._is_complete:
+            # Only a disconnect can follow.
+            return await self._receive()
+        message = await self._receive_in_time()
+        self._bytes += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._bytes > self._max_bytes:
+            raise _too_large_error(self._max_bytes)
+        return message
+
+    async def _receive_in_time(self) -> Message:
+        if self._deadline is None:
+            self._deadline = anyio.current_time() + self._seconds
+        try:
+            with anyio.fail_after(self._deadline - anyio.current_time()):
+                return await self._receive()
+        except TimeoutError:
+            raise ApiError(
+                408, f"the body was not complete within {self._seconds:g} seconds"
+            ) from None
+
+
+def _too_large_error(max_bytes: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {max_bytes} bytes; see `gateway.maxBodyBytes`")

@@ -130,11 +130,6 @@ def find_missing_files(assets: Path = ASSETS) -> list[str]:
     return [name for name in names if not (assets / name).is_file()]
 
 
-def is_app_path(path: str) -> bool:
-    """Whether the path belongs to the web app."""
-    return path == APP_PATH or path.startswith(f"{APP_PATH}/")
-
-
 def wants_page(accept: str) -> bool:
     """Whether a browser asks for a page, by its `Accept` header."""
     return "text/html" in accept.lower()

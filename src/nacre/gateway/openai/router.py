@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from nacre.bootstrap import System
+from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import OPENAI_PREFIX, ApiError
-from nacre.gateway.middleware import caller_rights
 from nacre.gateway.openai.answer_stream import AnswerStream, complete_response
 from nacre.gateway.openai.chat import (
     ChatCompletionRequest,

@@ -47,8 +47,8 @@ from nacre import messages
 from nacre.agent import AgentRun, ClientResult, ClientTool, RunEvent, TurnRequest
 from nacre.config import AgentConfig
 from nacre.errors import ApprovalError, SessionError
+from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import ApiError, quote_id
-from nacre.gateway.middleware import caller_rights
 from nacre.gateway.routes.uploads import file_part
 from nacre.gateway.routing import BEARER, GatewayState, JsonRoute, State, error_responses
 from nacre.gateway.sse import EventStreamResponse

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from nacre.agent import EXEC_ID, ManualCall, TurnRequest, planned_surface
 from nacre.config import AgentConfig, RunConfig
+from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import ApiError, quote_id
-from nacre.gateway.middleware import caller_rights
 from nacre.gateway.routing import (
     BEARER,
     GatewayState,

@@ -11,12 +11,11 @@ from fastapi.responses import StreamingResponse
 
 from nacre.agent import AgentRun
 from nacre.errors import StorageError
+from nacre.gateway.auth import WebSession, caller_session, caller_token
 from nacre.gateway.event_hub import HubEvent, merge_deltas, merge_session_changes, run_event
-from nacre.gateway.middleware import caller_session, caller_token
 from nacre.gateway.routes.sessions import session_info
 from nacre.gateway.routing import BEARER, GatewayState, JsonRoute, State, error_responses
 from nacre.gateway.run_events import EVENT_SCHEMA
-from nacre.gateway.sign_in import WebSession
 from nacre.gateway.sse import EventStreamResponse, encode_event
 from nacre.json_types import JsonObject
 

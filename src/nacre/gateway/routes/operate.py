@@ -15,8 +15,8 @@ from pydantic import Field
 
 import nacre
 from nacre.agent import AgentRun, RunEvent, TurnRequest
+from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import ApiError, quote_id
-from nacre.gateway.middleware import caller_rights
 from nacre.gateway.routing import (
     BEARER,
     GatewayState,

@@ -20,8 +20,8 @@ from nacre.agent import (
 )
 from nacre.config import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
+from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import RETRY_SECONDS, ApiError, quote_id
-from nacre.gateway.middleware import caller_rights
 from nacre.gateway.routes.approvals import PendingApproval, pending_approval
 from nacre.gateway.routes.media import MediaInfo, media_info
 from nacre.gateway.routes.messages import UsageInfo, usage_info

@@ -7,8 +7,14 @@ from pydantic import ConfigDict, Field
 
 import nacre
 from nacre.config import TokenScope
+from nacre.gateway.auth import (
+    SESSION_SECONDS,
+    caller_session,
+    caller_token,
+    cookie_name,
+    is_own_origin,
+)
 from nacre.gateway.errors import ApiError
-from nacre.gateway.middleware import caller_session, caller_token
 from nacre.gateway.routing import (
     BEARER,
     GatewayState,
@@ -18,7 +24,6 @@ from nacre.gateway.routing import (
     State,
     error_responses,
 )
-from nacre.gateway.sign_in import SESSION_SECONDS, cookie_name, is_own_origin
 from nacre.gateway.web import APP_PATH
 
 Secret = Annotated[str, Field(max_length=1000, repr=False)]

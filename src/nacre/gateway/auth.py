@@ -1,36 +1,36 @@
-"""ASGI middleware: authentication, body limits, request metrics and access log."""
+"""Who may call the gateway: tokens, scopes, other origins, and the sign-in of browsers."""
 
 from __future__ import annotations
 
-import logging
+import base64
+import hashlib
+import hmac
+import re
+import secrets
 import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import anyio
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 
 from nacre.agent import OWNER_RIGHTS
 from nacre.errors import StorageError
-from nacre.gateway import ACCESS_LOG
 from nacre.gateway.errors import ApiError, convert_error, error_response
-from nacre.gateway.sign_in import Credential, is_own_origin
-from nacre.gateway.web import is_app_path
+from nacre.gateway.web import APP_PATH
 from nacre.http_server import ANY_ADDRESS, is_foreign_origin, is_own_host
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from nacre.agent import CallerRight
     from nacre.config import GatewayConfig, TokenScope
-    from nacre.gateway.metrics import Metrics
     from nacre.gateway.routing import GatewayState
-    from nacre.gateway.sign_in import WebSession
-
-logger = logging.getLogger(ACCESS_LOG)
-
+    from nacre.storage import Store
 
 OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json", "/api/web/sign-in"))
 """Public paths, which need no token. The paths of the web app are public too."""
@@ -50,6 +50,28 @@ _SESSION_KEY: Final = "nacre.web_session"
 _READ_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
+
+CODE_SECONDS: Final = 600.0
+SESSION_SECONDS: Final = 30 * 24 * 3600.0
+
+_MAX_CODES: Final = 100
+_MAX_GUESSES: Final = 10
+_GUESS_SECONDS: Final = 60.0
+_MAX_ADDRESSES: Final = 1_000
+# A sign-out at another gateway with the same database counts after this time.
+_RECHECK_SECONDS: Final = 10.0
+_MAX_CHECKED: Final = 1_000
+_REVOKED: Final = "revoked_web_session"
+_COOKIE: Final = "nacre_session"
+_VALUE: Final = re.compile(r"1\.([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
+_KEY_LABEL: Final = b"nacre web session 1"
+_MAX_CLOCK_SKEW_SECONDS: Final = 60.0
+
+
+def _is_app_path(path: str) -> bool:
+    """Whether the path belongs to the web app."""
+    return path == APP_PATH or path.startswith(f"{APP_PATH}/")
 
 
 def is_probe(scope: Scope) -> bool:
@@ -119,7 +141,7 @@ class AuthMiddleware:
     async def _check_caller(self, scope: Scope, headers: Headers) -> None:
         """Find the token or the browser session of a request, and check its scope."""
         path = scope["path"]
-        if path in OPEN_PATHS or is_app_path(path):
+        if path in OPEN_PATHS or _is_app_path(path):
             return
         if self._config.auth_mode == "none":
             # The gateway listens on a loopback address only.
@@ -258,116 +280,184 @@ async def _answer_preflight(headers: Headers, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-BODY_SECONDS: Final = 60.0
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credential:
+    """A token of the gateway."""
+
+    token: str = field(repr=False)
+    scopes: frozenset[TokenScope]
 
 
-class BodyLimit:
-    """Rejects a body that is too large, or not complete in time. Uses its announced length, if it
-    has one."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WebSession:
+    """A session of a browser. It has the scopes of the token that it was made with."""
+
+    id: str = field(repr=False)
+    expires: float
+    scopes: frozenset[TokenScope]
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Code:
+    token: str = field(repr=False)
+    expires: float
+
+
+class SignIn:
+    """Signs browsers in and out.
+
+    A cookie is signed with a key that is derived from a token. So it stays valid when the gateway
+    restarts, and ends when the token changes. The ids of sessions that were signed out are stored.
+    """
 
     def __init__(
-        self, app: ASGIApp, state: GatewayState, *, body_seconds: float = BODY_SECONDS
+        self,
+        store: Store,
+        credentials: Callable[[], Sequence[Credential]],
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._app = app
-        self._state = state
-        self._body_seconds = body_seconds
+        """`credentials` returns the tokens that are valid now."""
+        self._store = store
+        self._credentials = credentials
+        self._clock = clock
+        self._codes: OrderedDict[bytes, _Code] = OrderedDict()
+        self._guesses: OrderedDict[str, deque[float]] = OrderedDict()
+        self._checked: OrderedDict[str, tuple[bool, float]] = OrderedDict()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        max_bytes = self._state.system.config.gateway.max_body_bytes
-        announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced[:20]) > max_bytes:
-            await error_response(scope, _too_large_error(max_bytes))(scope, receive, send)
-            return
-        await self._app(scope, _LimitedReceive(receive, max_bytes, self._body_seconds), send)
+    def find_credential(self, token: str) -> Credential | None:
+        """The valid token that is equal to this one."""
+        # All are compared, so that the time does not tell which one is similar.
+        found = [
+            it
+            for it in self._credentials()
+            if hmac.compare_digest(token.encode(), it.token.encode()) and it.token
+        ]
+        return found[0] if found else None
+
+    # One-time codes.
+
+    def create_code(self, token: str) -> tuple[str, float]:
+        """Create a code that signs in once with this token. Returns it with its expiry."""
+        code = secrets.token_urlsafe(24)
+        expires = self._clock() + CODE_SECONDS
+        self._codes[_digest(code)] = _Code(token=token, expires=expires)
+        while len(self._codes) > _MAX_CODES:
+            self._codes.popitem(last=False)
+        return code, expires
+
+    def redeem_code(self, code: str) -> str | None:
+        """The token of an unused code. The code cannot be used again."""
+        found = self._codes.pop(_digest(code), None)
+        if found is None or found.expires <= self._clock():
+            return None
+        return found.token if self.find_credential(found.token) else None
+
+    # The limit for guesses.
+
+    def blocked_seconds(self, address: str) -> float:
+        """How long this address must wait after too many wrong codes or tokens; 0 if it need
+        not."""
+        now = self._clock()
+        times = self._guesses.get(address)
+        while times and times[0] <= now - _GUESS_SECONDS:
+            times.popleft()
+        if not times or len(times) < _MAX_GUESSES:
+            return 0.0
+        return times[0] + _GUESS_SECONDS - now
+
+    def note_guess(self, address: str) -> None:
+        """Count a wrong code or token."""
+        self._guesses.setdefault(address, deque(maxlen=_MAX_GUESSES)).append(self._clock())
+        self._guesses.move_to_end(address)
+        while len(self._guesses) > _MAX_ADDRESSES:
+            self._guesses.popitem(last=False)
+
+    # Cookies.
+
+    def create_cookie(self, token: str) -> str:
+        """The value of a new cookie that is bound to the token."""
+        session_id = secrets.token_urlsafe(16)
+        created = int(self._clock())
+        return f"1.{session_id}.{created}.{_sign(token, session_id, created)}"
+
+    async def find_session(self, cookie_header: str, host: str) -> WebSession | None:
+        """The session of a request; None without a valid cookie. Raises StorageError."""
+        session = self._verify(_cookie_value(cookie_header, cookie_name(host)))
+        if session is None or not await self.is_active(session):
+            return None
+        return session
+
+    async def is_active(self, session: WebSession) -> bool:
+        """Whether the session has not expired, its token is valid, and nobody has signed out."""
+        now = self._clock()
+        if session.expires <= now or self.find_credential(session.token) is None:
+            return False
+        is_revoked, checked = self._checked.get(session.id, (False, 0.0))
+        if not is_revoked and not 0 <= now - checked < _RECHECK_SECONDS:
+            is_stored = await self._store.value(_REVOKED, session.id) is not None
+            # The browser may have signed out while the database was read.
+            is_revoked = is_stored or self._checked.get(session.id, (False, 0.0))[0]
+            self._note_checked(session.id, is_revoked)
+        return not is_revoked
+
+    async def sign_out(self, session: WebSession) -> None:
+        """End the session. Its cookie stays invalid after a restart."""
+        self._note_checked(session.id, True)
+        await self._store.put_value(_REVOKED, session.id, {}, expires=session.expires)
+
+    def _verify(self, value: str) -> WebSession | None:
+        found = _VALUE.fullmatch(value)
+        if found is None:
+            return None
+        session_id, created, signature = found[1], int(found[2]), found[3]
+        now = self._clock()
+        if created > now + _MAX_CLOCK_SKEW_SECONDS or created + SESSION_SECONDS <= now:
+            return None
+        for it in self._credentials():
+            expected = _sign(it.token, session_id, created)
+            if it.token and hmac.compare_digest(signature, expected):
+                expires = created + SESSION_SECONDS
+                return WebSession(id=session_id, expires=expires, scopes=it.scopes, token=it.token)
+        return None
+
+    def _note_checked(self, session_id: str, is_revoked: bool) -> None:
+        self._checked[session_id] = (is_revoked, self._clock())
+        self._checked.move_to_end(session_id)
+        while len(self._checked) > _MAX_CHECKED:
+            self._checked.popitem(last=False)
 
 
-class _LimitedReceive:
-    """A `receive` that counts the bytes of the body."""
-
-    def __init__(self, receive: Receive, max_bytes: int, seconds: float) -> None:
-        self._receive = receive
-        self._max_bytes = max_bytes
-        self._seconds = seconds
-        self._deadline: float | None = None
-        self._bytes = 0
-        self._is_complete = False
-
-    async def __call__(self) -> Message:
-        if self._is_complete:
-            # Only a disconnect can follow.
-            return await self._receive()
-        message = await self._receive_in_time()
-        self._bytes += len(message.get("body", b""))
-        self._is_complete = not message.get("more_body", False)
-        if self._bytes > self._max_bytes:
-            raise _too_large_error(self._max_bytes)
-        return message
-
-    async def _receive_in_time(self) -> Message:
-        if self._deadline is None:
-            self._deadline = anyio.current_time() + self._seconds
-        try:
-            with anyio.fail_after(self._deadline - anyio.current_time()):
-                return await self._receive()
-        except TimeoutError:
-            raise ApiError(
-                408, f"the body was not complete within {self._seconds:g} seconds"
-            ) from None
+def cookie_name(host: str) -> str:
+    """The name of the cookie. It has the port of the `Host` header, because browsers send cookies
+    to all ports of a host."""
+    port = _PORT.search(host)
+    return f"{_COOKIE}_{port[1]}" if port else _COOKIE
 
 
-def _too_large_error(max_bytes: int) -> ApiError:
-    return ApiError(413, f"the body is larger than {max_bytes} bytes; see `gateway.maxBodyBytes`")
+def is_own_origin(origin: str, fetch_site: str, *, host: str) -> bool:
+    """Whether a page of this gateway sends the request, by its headers `Origin` and
+    `Sec-Fetch-Site`."""
+    if not origin:
+        return fetch_site == "same-origin"
+    try:
+        found = urlsplit(origin)
+    except ValueError:
+        return False
+    return found.scheme in ("http", "https") and found.netloc.lower() == host.lower()
 
 
-_UNMATCHED: Final = "unmatched"
-_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+def _cookie_value(header: str, name: str) -> str:
+    # Unlike the parser of Python, it skips malformed cookies of other servers on this host.
+    return cookie_parser(header).get(name, "")
 
 
-class RequestMeter:
-    """Counts and logs all requests, including rejected ones."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = time.perf_counter()
-        status: int | None = None
-
-        async def send_and_count(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                self._count(scope, message["status"], time.perf_counter() - started)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_and_count)
-        finally:
-            _log_request(scope, status, time.perf_counter() - started)
-
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        # By route, not by path: paths with ids would create a series each.
-        route = getattr(scope.get("route"), "path", _UNMATCHED)
-        self._metrics.http_requests.labels(_method(scope), route, str(status)).inc()
-        self._metrics.http_seconds.labels(route).observe(seconds)
+def _sign(token: str, session_id: str, created: int) -> str:
+    key = hmac.digest(token.encode(), _KEY_LABEL, hashlib.sha256)
+    signature = hmac.digest(key, f"{session_id}.{created}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 
-def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
-    """Log the request at the end of its response, which for a stream may be late."""
-
-    if logger.isEnabledFor(logging.INFO):
-        # Still percent-encoded, so it has no line ends; without the query.
-        path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
-        shown = "no response" if status is None else str(status)
-        logger.info("%s %s %s %.0f ms", _method(scope), path, shown, seconds * 1000)
-
-
-def _method(scope: Scope) -> str:
-    return scope["method"] if scope["method"] in _METHODS else "other"
+def _digest(code: str) -> bytes:
+    return hashlib.sha256(code.encode()).digest()

@@ -22,7 +22,7 @@ from nacre.agent import Heartbeats
 from nacre.errors import ConfigError, StorageError
 from nacre.gateway.auth import Credential, SignIn
 from nacre.gateway.errors import ApiError, error_response
-from nacre.gateway.event_hub import EventHub
+from nacre.gateway.events import EventHub
 from nacre.gateway.idempotency import IdempotencyKeys
 from nacre.json_types import NotJsonError, TooLargeError
 from nacre.large_json import decode_off_loop

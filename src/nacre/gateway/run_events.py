@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
+from nacre.gateway.events import encode_event
 from nacre.gateway.routing import TextPattern
-from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
 from nacre.trajectory import TrajectoryFormatError, parse_event
 

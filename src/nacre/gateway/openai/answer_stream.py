@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from nacre.agent import RunResult
 from nacre.errors import ProviderError, RuntimeUnavailableError, StorageError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.sse import cancel_on_disconnect
+from nacre.gateway.events import cancel_on_disconnect
 from nacre.messages import Usage
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never, 
 from pydantic import Field
 
 from nacre.gateway.errors import ApiError, openai_format
+from nacre.gateway.events import encode_event
 from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.openai.turn_input import (
     Content,
@@ -25,7 +26,6 @@ from nacre.gateway.openai.turn_input import (
     text_of,
     user_parts,
 )
-from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
 from nacre.messages import TextPart, ToolCallPart
 from nacre.providers import ModelSettings

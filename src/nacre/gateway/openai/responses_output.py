@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, assert_never, cast
 
 from nacre.gateway.errors import ApiError, quote_id
+from nacre.gateway.events import encode_event
 from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.openai.responses_request import response_id_of, run_id_of
 from nacre.gateway.routes.sessions import turn_reply
-from nacre.gateway.sse import encode_event
 from nacre.json_types import decode_json, encode_json
 from nacre.messages import AssistantMessage, TextPart, Usage
 

@@ -12,11 +12,17 @@ from fastapi.responses import StreamingResponse
 from nacre.agent import AgentRun
 from nacre.errors import StorageError
 from nacre.gateway.auth import WebSession, caller_session, caller_token
-from nacre.gateway.event_hub import HubEvent, merge_deltas, merge_session_changes, run_event
+from nacre.gateway.events import (
+    EventStreamResponse,
+    HubEvent,
+    encode_event,
+    merge_deltas,
+    merge_session_changes,
+    run_event,
+)
 from nacre.gateway.routes.sessions import session_info
 from nacre.gateway.routing import BEARER, GatewayState, JsonRoute, State, error_responses
 from nacre.gateway.run_events import EVENT_SCHEMA
-from nacre.gateway.sse import EventStreamResponse, encode_event
 from nacre.json_types import JsonObject
 
 SessionState = Literal["idle", "queued", "running", "waiting"]

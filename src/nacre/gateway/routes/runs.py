@@ -22,6 +22,7 @@ from nacre.config import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import RETRY_SECONDS, ApiError, quote_id
+from nacre.gateway.events import EventStreamResponse
 from nacre.gateway.routes.approvals import PendingApproval, pending_approval
 from nacre.gateway.routes.media import MediaInfo, media_info
 from nacre.gateway.routes.messages import UsageInfo, usage_info
@@ -46,7 +47,6 @@ from nacre.gateway.run_events import (
     parse_cursor,
     stored_events,
 )
-from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject, encode_json
 from nacre.messages import AssistantMessage, ImagePart, TextPart, UserMessage
 from nacre.providers import ModelSettings

@@ -1,12 +1,13 @@
 """What all routes share: the gateway's state, JSON bodies, base models and error responses."""
 
+import hashlib
 import logging
 import math
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, cast
 
 import anyio
 from fastapi import Depends, Request, Response, Security
@@ -18,13 +19,12 @@ from pydantic_core import PydanticCustomError, core_schema
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nacre.agent import Heartbeats
-from nacre.errors import ConfigError, StorageError
+from nacre.agent import Heartbeats, new_run_id
+from nacre.errors import ConfigError, NacreError, StorageError
 from nacre.gateway.auth import Credential, SignIn
 from nacre.gateway.errors import ApiError, error_response
 from nacre.gateway.events import EventHub
-from nacre.gateway.idempotency import IdempotencyKeys
-from nacre.json_types import NotJsonError, TooLargeError
+from nacre.json_types import NotJsonError, TooLargeError, encode_json
 from nacre.large_json import decode_off_loop
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.config import ConfigFile
     from nacre.gateway.metrics import Metrics
+    from nacre.json_types import JsonObject
     from nacre.storage import Store
 
 logger = logging.getLogger(__name__)
@@ -326,3 +327,77 @@ class _LimitedReceive:
 
 def _too_large_error(max_bytes: int) -> ApiError:
     return ApiError(413, f"the body is larger than {max_bytes} bytes; see `gateway.maxBodyBytes`")
+
+
+_KIND: Final = "idempotency_key"
+_KEEP_SECONDS: Final = 24 * 3600.0
+
+
+class StartRun(Protocol):
+    """Starts a run with this id. If it is repeated, the run may have been started before."""
+
+    async def __call__(self, run_id: str, /, *, is_repeated: bool) -> "JsonObject": ...
+
+
+class IdempotencyKeys:
+    """The keys of the last 24 hours, with the first response to each. They are stored, so they are
+    known after a restart, and to other gateways."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._running: dict[str, anyio.Event] = {}
+
+    async def run_once(self, key: str, body: "JsonObject", act: StartRun) -> "JsonObject":
+        """Call `act`, or return what the first call with this key returned.
+
+        A second request with the same key waits for the first. If it is not known whether the first
+        one took effect, `act` is called again with the same run id. If `act` raises, the key can be
+        used again. Raises ApiError if the key was used with another body.
+        """
+        stored_key = hashlib.sha256(key.encode()).hexdigest()
+        while stored_key in self._running:
+            await self._running[stored_key].wait()
+        self._running[stored_key] = anyio.Event()
+        try:
+            return await self._run(stored_key, body, act)
+        finally:
+            self._running.pop(stored_key).set()
+
+    async def _run(self, key: str, body: "JsonObject", act: StartRun) -> "JsonObject":
+        value: JsonObject = {
+            "body": hashlib.sha256(encode_json(body)).hexdigest(),
+            "runId": new_run_id(),
+        }
+        expires = time.time() + _KEEP_SECONDS
+        known = await self._store.add_value(_KIND, key, value, expires=expires)
+        if known is not None:
+            if known.get("body") != value["body"]:
+                raise ApiError(
+                    409, "this idempotency key was used with another request; use a new one"
+                )
+            response = known.get("response")
+            if isinstance(response, dict):
+                return response
+            value = known
+        try:
+            response = await act(str(value["runId"]), is_repeated=known is not None)
+        except BaseException as error:
+            if known is None and self._was_refused(error):
+                with anyio.CancelScope(shield=True):
+                    await self._store.delete_value(_KIND, key)
+            raise
+        try:
+            await self._store.put_value(
+                _KIND, key, {**value, "response": response}, expires=expires
+            )
+        except StorageError as error:
+            # The action took effect, so its response counts.
+            logger.warning("an idempotency key could not be stored: %s", error)
+        return response
+
+    def _was_refused(self, error: BaseException) -> bool:
+        """Whether no message was taken. With several gateways, it may be in an inbox."""
+        is_certain = isinstance(error, (NacreError, ApiError)) and not isinstance(
+            error, StorageError
+        )
+        return is_certain or self._store.cluster is None

@@ -1,5 +1,6 @@
 """Shared data: sent to a worker once, read by programs, and limited in size."""
 
+import asyncio
 import json
 import math
 import os
@@ -13,7 +14,13 @@ from nacre.errors import HostRequestError
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions, Waiting
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.worker_process import MAX_SHARED_BYTES, SentData, SharedData, WorkerProcess
+from nacre.sandbox.worker_process import (
+    MAX_SHARED_BYTES,
+    SentData,
+    SharedData,
+    WakeUp,
+    WorkerProcess,
+)
 from nacre.sandbox.worker_protocol import HEADER_BYTES, Command, Event, decode_header, encode_frame
 from tests.sandbox.conftest import HeldHandler
 from tests.security.forged_worker import forge_first_worker
@@ -367,3 +374,41 @@ def test_a_worker_never_holds_more_bytes_than_it_may(monkeypatch: pytest.MonkeyP
     assert sent.has(first.digest)
     assert sent.choose_evictions(third.size) == [second.digest]
     assert sent.choose_evictions(100) == [second.digest, first.digest]
+
+
+async def test_a_wait_without_a_limit_outlives_the_timer_of_an_earlier_one() -> None:
+    wake = WakeUp()
+    loop = asyncio.get_running_loop()
+    loop.call_soon(wake.set)
+    await wake.wait(0.001)
+    ended: list[str] = []
+
+    async def wait() -> None:
+        await wake.wait()
+        ended.append("by set")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        # Due after the timer of the first wait, so it runs after it.
+        await asyncio.sleep(0.002)
+        assert not ended
+        wake.set()
+    assert ended
+
+
+async def test_a_wait_ends_at_its_own_deadline_although_an_earlier_one_had_more_time() -> None:
+    wake = WakeUp()
+    asyncio.get_running_loop().call_soon(wake.set)
+    await wake.wait(3600)
+    await wake.wait(0.001)
+    wake.close()
+
+
+async def test_a_wait_does_not_end_with_the_earlier_deadline_of_another_one() -> None:
+    wake = WakeUp()
+    loop = asyncio.get_running_loop()
+    loop.call_soon(wake.set)
+    await wake.wait(0.001)
+    deadline = loop.time() + 0.02
+    await wake.wait(0.02)
+    assert loop.time() >= deadline

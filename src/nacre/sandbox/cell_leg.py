@@ -52,7 +52,7 @@ from nacre.sandbox.results import (
     Usage,
     Waiting,
 )
-from nacre.sandbox.wake_up import WakeUp
+from nacre.sandbox.worker_process import WakeUp
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,
     MAX_CELL_IMAGE_BYTES,

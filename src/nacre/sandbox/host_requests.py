@@ -25,7 +25,7 @@ from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_of
 from nacre.lazy_dataclasses import dataclass
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
-from nacre.sandbox.wake_up import WakeUp
+from nacre.sandbox.worker_process import WakeUp
 
 logger = logging.getLogger(__name__)
 

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         index_of,
     )
     from nacre.tools.core.core_tools import CoreTools
-    from nacre.tools.core.file_access import write_file
+    from nacre.tools.core.file_tools import write_file
     from nacre.tools.core.message_tool import Attachment, MessageSink
     from nacre.tools.core.shell_process import kill_all_commands
     from nacre.tools.core.workspace import FileProblem, Workspace
@@ -211,7 +211,7 @@ __getattr__ = lazy_exports(
             "index_of",
         ),
         "nacre.tools.core.core_tools": ("CoreTools",),
-        "nacre.tools.core.file_access": ("write_file",),
+        "nacre.tools.core.file_tools": ("write_file",),
         "nacre.tools.core.message_tool": ("Attachment", "MessageSink"),
         "nacre.tools.core.shell_process": ("kill_all_commands",),
         "nacre.tools.core.workspace": ("FileProblem", "Workspace"),

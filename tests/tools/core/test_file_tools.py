@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from nacre.config.sections import FsToolsConfig
-from nacre.tools.core.file_access import read_lines
+from nacre.tools.core.file_tools import read_lines
 from nacre.tools.core.workspace import Workspace
 from tests.tools.core.file_calls import Files
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from nacre.json_types import JsonObject, JsonValue
-from nacre.tools.input_checks.limits import (
+from nacre.tools.input_checks.validation import (
     MAX_INPUT_VALUES,
     Fanout,
     InputSize,

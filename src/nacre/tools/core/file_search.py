@@ -16,7 +16,7 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
 from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, OPEN_FOLDER, FileProblem, display_name
-from nacre.tools.input_checks.limits import count_states
+from nacre.tools.input_checks.validation import count_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

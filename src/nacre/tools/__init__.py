@@ -41,15 +41,17 @@ from nacre.tools.definition import (
     Tool,
     ToolCall,
     ToolServer,
+    as_dict,
+    as_list,
     definition_bytes,
     format_definition,
     format_tool,
     servers_of,
+    target_of,
 )
 from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
 from nacre.tools.input_checks import InputValidators
 from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
-from nacre.tools.schema_references import as_dict, as_list, target_of
 from nacre.tools.servers import (
     PauseClock,
     ServerStarts,

@@ -16,7 +16,7 @@ from nacre.tools.declarations.typescript import (
     scope_text,
     statement_text,
 )
-from nacre.tools.schema_references import as_dict, as_list, target_of
+from nacre.tools.definition import as_dict, as_list, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

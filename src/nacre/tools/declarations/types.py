@@ -29,7 +29,7 @@ from nacre.tools.declarations.typescript import (
     tuple_of,
     union_of,
 )
-from nacre.tools.schema_references import as_dict, as_list, count_references, target_of
+from nacre.tools.definition import as_dict, as_list, count_references, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

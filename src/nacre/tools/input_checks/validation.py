@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import MAX_JSON_DEPTH, decode_json, encode_json
 from nacre.lazy_dataclasses import dataclass
+from nacre.tools.definition import as_dict, as_list, target_of
 from nacre.tools.input_checks.problems import (
     MASK,
     InputProblem,
@@ -31,7 +32,6 @@ from nacre.tools.input_checks.problems import (
     format_value,
     resolve_path,
 )
-from nacre.tools.schema_references import as_dict, as_list, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -8,7 +8,7 @@ import pytest
 from nacre import CodeMode, Completed, McpConnections
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_client.tools import ToolPatterns, ToolPermissions, build_operations
-from nacre.tools.tool_names import assign_guest_names
+from nacre.tools.catalog import assign_guest_names
 from tests.mcp_client.peers import raw
 
 

@@ -10,8 +10,8 @@ from nacre.config.tools import ToolRules
 from nacre.errors import CatalogError
 from nacre.tool_search.catalog import LiveCatalog
 from nacre.tools import ToolPolicy
+from nacre.tools.catalog import NearestNames
 from nacre.tools.definition import ListedServer
-from nacre.tools.tool_names import NearestNames
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, listed, mcp_tool
 from tests.code_mode.tools import echo_tool
 from tests.tool_search.runs import failure_of, run_with

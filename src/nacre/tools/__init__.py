@@ -27,8 +27,11 @@ from nacre.tools.catalog import (
     Catalog,
     CatalogCounters,
     CatalogEntry,
+    NearestNames,
+    assign_guest_names,
     build_catalog,
     is_control_tool,
+    possible_guest_names,
 )
 from nacre.tools.definition import (
     CORE_OWNER,
@@ -77,7 +80,6 @@ from nacre.tools.surface import (
     split_direct_tools,
     verify_payload,
 )
-from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_guest_names
 from nacre.tools.tool_result import ToolResult, part_text, take_images
 
 if TYPE_CHECKING:

@@ -98,6 +98,19 @@ async def test_a_session_has_one_owner_until_it_is_released(stores: tuple[Store,
     assert (await other.leases.take("s")).epoch > mine.epoch
 
 
+async def test_a_session_whose_turn_has_begun_meanwhile_is_not_released(
+    stores: tuple[Store, Store],
+) -> None:
+    leases = cluster_of(stores[0]).leases
+    lease = await leases.take("s")
+    await begin(stores[0], "r1")
+    await leases.release(["s"])
+    assert leases.held == {"s": lease.epoch}
+    await stores[0].end_turn("r1", status="completed", messages=(), usage=Usage())
+    await leases.release(["s"])
+    assert leases.held == {}
+
+
 async def test_every_write_of_an_owner_that_was_replaced_fails(
     stores: tuple[Store, Store], postgres: PostgresServer
 ) -> None:

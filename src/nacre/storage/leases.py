@@ -74,9 +74,14 @@ _LOCK_SOME: Final = text(
     "SELECT session_id FROM nacre_leases WHERE owner = :owner "
     "AND session_id = ANY(:session_ids) ORDER BY session_id FOR UPDATE"
 )
+# A message may have come, and its turn may have begun, since somebody saw that nothing runs.
 _RELEASE: Final = text(
-    "DELETE FROM nacre_leases WHERE session_id = ANY(:session_ids) AND owner = :owner "
-    "AND session_id NOT IN (SELECT session_id FROM nacre_inbox WHERE state <> 'done')"
+    """
+    DELETE FROM nacre_leases WHERE session_id = ANY(:session_ids) AND owner = :owner
+    AND session_id NOT IN (SELECT session_id FROM nacre_inbox WHERE state <> 'done')
+    AND session_id NOT IN (SELECT session_id FROM nacre_turns
+        WHERE session_id = ANY(:session_ids) AND status = 'running')
+    """
 )
 _TAKE_OVER: Final = """
     WITH gone AS (
@@ -371,7 +376,7 @@ class Leases:
 
     async def release(self, session_ids: Sequence[str]) -> None:
         """Give up the leases of sessions that this process does not serve any more. A session with
-        messages keeps its lease, unless it was lost."""
+        messages or a running turn keeps its lease, unless it was lost."""
         if not session_ids:
             return
         given = {"session_ids": [*session_ids], "owner": self.owner}

@@ -1,6 +1,7 @@
 """The event log and the recorder of trajectories."""
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -91,6 +92,19 @@ async def test_a_slow_reader_skips_what_is_gone_and_never_holds_up_the_run() -> 
                     log.add("text.delta")
                 log.close()
     assert seen == [0, 4, 5]
+
+
+def test_numbers_that_takeovers_leave_out_are_not_missing() -> None:
+    first, second, third = RunEventLog(), RunEventLog(), RunEventLog()
+    first.add("run.started")
+    first.add("run.waiting")
+    for log, before in ((second, first), (third, second)):
+        log.restore(before.events, last=before.last_sequence)
+        log.add("run.resumed")
+    sequences = numbers([*third.events])
+    assert sequences == [0, 1, 1_000_000, 2_000_000]
+    assert [third.count_missing(*pair) for pair in pairwise(sequences)] == [0, 0, 0]
+    assert third.count_missing(0, 1_000_000) == 1
 
 
 async def test_nothing_is_told_after_the_end() -> None:

@@ -346,6 +346,8 @@ class RunEventLog(EventLog[RunEvent]):
         """Continue the log of another process, whose last known event has the number `last`."""
         for event in events:
             size = _BYTES_PER_EVENT + len(encode_json(event.data))
+            self._note_numbers_left_out(event.sequence)
+            self._next_sequence = event.sequence + 1
             self._events.append((event, size))
             self.bytes_held += size
         self._next_sequence = continue_sequence(last)
@@ -363,11 +365,15 @@ class RunEventLog(EventLog[RunEvent]):
         log has already is ignored."""
         if self.is_closed or event.sequence < self._next_sequence:
             return
-        if event.sequence > self._next_sequence and event.sequence % _MAX_PROCESS_EVENTS == 0:
-            self._left_out.append(range(self._next_sequence, event.sequence))
+        self._note_numbers_left_out(event.sequence)
         self._next_sequence = event.sequence
         self._append(lambda _sequence, _now: event, _BYTES_PER_EVENT + len(encode_json(event.data)))
         self._notify_readers()
+
+    def _note_numbers_left_out(self, sequence: int) -> None:
+        """The next event has this number; it may be the first one of another process."""
+        if sequence > self._next_sequence and sequence % _MAX_PROCESS_EVENTS == 0:
+            self._left_out.append(range(self._next_sequence, sequence))
 
     def add(self, kind: RunEventKind, data: JsonObject | None = None) -> None:
         """Append an event; does nothing after `close`."""

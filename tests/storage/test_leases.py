@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import await_only
 
 from nacre.errors import LeaseLostError
 from nacre.messages import Usage, user_message
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from anyio.from_thread import BlockingPortal
+    from sqlalchemy.engine import Connection
 
+    from nacre.storage.database import Database
     from tests.storage.conftest import PostgresServer
 
 PROCESSES: Final = range(3)
@@ -36,6 +40,11 @@ SESSIONS: Final = range(2)
 def cluster_of(store: Store) -> Cluster:
     assert store.cluster is not None
     return store.cluster
+
+
+def database_of(store: Store) -> Database:
+    database: Database = vars(store)["_database"]
+    return database
 
 
 def is_alive(owner: str, found: list[GatewayRecord]) -> bool:
@@ -164,6 +173,35 @@ async def test_a_process_without_its_lock_is_dead_at_the_second_look(
     # A gateway without leases is forgotten.
     await other.leases.take_over(suspects=again.suspects)
     assert [it.owner for it in await other.leases.gateways()] == [other.leases.owner]
+
+
+async def test_a_process_that_is_stopped_in_a_transaction_does_not_keep_its_locks(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.storage.postgres._TRANSACTION_SECONDS", 0.3)
+    async with open_store(postgres.url()) as one, open_store(postgres.url()) as other:
+        # Only the server has this limit: a process that is stopped cannot give up by itself.
+        monkeypatch.undo()
+        await one.add_session(id="s", agent_id="main")
+        await cluster_of(one).leases.take("s")
+        await anyio.to_thread.run_sync(expire, postgres)
+        attempts = 0
+
+        async def until_taken() -> None:
+            with anyio.fail_after(20):
+                while not (await cluster_of(other).leases.take_over()).sessions:
+                    pass
+
+        def work(connection: Connection) -> None:
+            nonlocal attempts
+            attempts += 1
+            cluster_of(one).leases.check(connection, "s")
+            await_only(until_taken())
+            connection.execute(text("SELECT 1"))
+
+        with pytest.raises(LeaseLostError):
+            await database_of(one).write(work)
+        assert attempts == 2
 
 
 async def test_a_process_that_was_forgotten_is_watched_and_listed_again(

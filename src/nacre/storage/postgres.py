@@ -66,7 +66,13 @@ def server_engine(location: ServerLocation) -> AsyncEngine:
             "install it with: pip install 'nacre-ai[gateway,postgres]'"
         )
     query = _single_values(location.url)
-    settings = {"application_name": query.pop("application_name", "nacre"), **_KEEP_ALIVE}
+    settings = {
+        "application_name": query.pop("application_name", "nacre"),
+        # A process that is stopped in a transaction must not keep the locks of its rows, without
+        # which nobody can take over its sessions.
+        "idle_in_transaction_session_timeout": str(int(_TRANSACTION_SECONDS * 1000)),
+        **_KEEP_ALIVE,
+    }
     if "sslmode" in query:
         # asyncpg has another name for `sslmode`, with the same values.
         query["ssl"] = query.pop("sslmode")

@@ -409,6 +409,32 @@ async def test_a_turn_continues_with_the_events_after_its_stored_state(gateways:
     assert log.count_missing(seen[-1].sequence, first.sequence) == 0
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_a_gateway_that_has_lost_a_session_sends_answers_to_its_owner(
+    gateways: Gateways, is_dropped: bool
+) -> None:
+    run, service = await start_waiting(gateways.one), gateways.one.service
+    (approval,) = run.pending_approvals
+    await gateways.until_stored()
+    gateways.other.model.will(say("done"))
+    sql = gateways.server.sql
+    await anyio.to_thread.run_sync(sql, "UPDATE nacre_leases SET expires = 0")
+    with anyio.fail_after(30):
+        continued = await run_at(gateways.other, run.id)
+        if is_dropped:
+            service.drop(run.session_id)
+            await run.wait()
+        else:
+            # Until it renews its leases.
+            assert service.run(run.id) is run
+        await service.approvals.answer(approval.id, AllowOnce())
+    assert await end_of(continued) == "completed"
+    assert gateways.work.paid == 1
+    found = await service.find_run(run.id, for_change=True)
+    assert isinstance(found, RemoteRun)
+    assert await end_of(found) == "completed"
+
+
 async def test_a_session_keeps_its_lease_until_its_turn_continues(gateways: Gateways) -> None:
     run = await start_waiting(gateways.one)
     await gateways.until_stored()

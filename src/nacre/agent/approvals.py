@@ -191,7 +191,7 @@ class SharedApprovals:
 
     async def answer(self, approval_id: str, decision: ApprovalDecision) -> None:
         """Answer an open approval. Raises ApprovalError and StorageError."""
-        if self._is_of_others(approval_id):
+        if await self._is_of_others(approval_id):
             answer = _decision_to_json(decision)
             await self._send(approval_id, "approval", {"answer": answer})
         else:
@@ -200,15 +200,23 @@ class SharedApprovals:
     async def read_input(self, approval_id: str) -> JsonObject:
         """Return the whole input of an open approval, with its secrets. Raises ApprovalError and
         StorageError."""
-        if self._is_of_others(approval_id):
+        if await self._is_of_others(approval_id):
             found = await self._send(approval_id, "approval_input", {})
             return cast("JsonObject", found["input"])
         return self._queue.find(approval_id).input
 
-    def _is_of_others(self, approval_id: str) -> bool:
-        """Whether this gateway does not know the approval, and another one may."""
-        is_known = self._queue.is_open(approval_id) or self._queue.was_closed(approval_id)
-        return self._shared is not None and not is_known
+    async def _is_of_others(self, approval_id: str) -> bool:
+        """Whether another gateway may ask for the approval: this one does not know it, or has lost
+        its session, and the next one asks again with the same id."""
+        if self._shared is None:
+            return False
+        if self._queue.is_open(approval_id):
+            request = self._queue.find(approval_id)
+            return not await self._shared.is_serving(request.context.session_id)
+        if self._queue.was_closed(approval_id):
+            record = await self._store.approval(approval_id)
+            return record is not None and record.state == "open"
+        return True
 
     async def _send(self, approval_id: str, kind: InboxKind, payload: JsonObject) -> JsonObject:
         """Send something to the gateway that asks, and return the result."""

@@ -29,7 +29,7 @@ from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from nacre.agent.input_requests import InputEnding, InputRequest
     from nacre.errors import NacreError
@@ -54,6 +54,8 @@ _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     "aborted": frozenset(),
     "interrupted": frozenset(),
 }
+# How long a turn that continues may take to ask again.
+_REOPEN_SECONDS: Final = 5.0
 _MAX_ENDED_RUNS: Final = 256
 _MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
 
@@ -346,6 +348,14 @@ class AgentRun:
             if event.kind in ("approval.requested", "client_call.requested"):
                 key = "approvalId" if event.kind == "approval.requested" else "callId"
                 self._announced.add(str(event.data.get(key)))
+            elif event.kind == "client_call.answered":
+                self._announced.discard(str(event.data.get("callId")))
+
+    async def wait_for_calls(self, call_ids: Collection[str]) -> None:
+        """Wait until a turn that continues has asked its client for these calls again."""
+        with anyio.move_on_after(_REOPEN_SECONDS):
+            while not self.has_ended and not self._announced.isdisjoint(call_ids):
+                await self._state_change.wait()
 
     def begin_again(self) -> None:
         """Start a run that another process has begun."""
@@ -376,8 +386,7 @@ class AgentRun:
         error = "the run is going to continue in another process"
         self.result = RunResult(error=error, finish_reason="aborted")
         self._ended.set()
-        change, self._state_change = self._state_change, anyio.Event()
-        change.set()
+        self._note_state_change()
 
     def set_waiting(self, is_waiting: bool) -> None:
         """Set whether the run is paused until a person or a client answers."""
@@ -434,12 +443,16 @@ class AgentRun:
         if state not in _TRANSITIONS[self._state]:
             raise RuntimeError(f"a run cannot go from {self._state} to {state}")
         self._state = state
+        self._note_state_change()
+
+    def _note_state_change(self) -> None:
         change, self._state_change = self._state_change, anyio.Event()
         change.set()
 
     def _client_call_opened(self, call: PendingClientCall) -> None:
         if call.call_id in self._announced:
             self._announced.discard(call.call_id)
+            self._note_state_change()
         else:
             self.events.add("client_call.requested", call.to_json())
         self.on_change()

@@ -330,12 +330,22 @@ class AgentService:
 
     # Runs of this gateway and of others.
 
-    async def find_run(self, run_id: str) -> AgentRun | None:
-        """A run that is live or has ended recently, at any gateway. Raises StorageError."""
+    async def find_run(self, run_id: str, *, for_change: bool = False) -> AgentRun | None:
+        """A run that is live or has ended recently, at any gateway. Raises StorageError.
+
+        With `for_change`, it is certain that this gateway serves a live run that it has.
+        """
         run = self._runs.get(run_id)
-        if run is not None or self.shared is None:
+        if self.shared is None:
+            return run
+        if run is not None and (not for_change or await self._has_run(run, self.shared)):
             return run
         return await self.shared.remote.find(run_id)
+
+    async def _has_run(self, run: AgentRun, shared: SharedSessions) -> bool:
+        if run.is_detached:
+            return False
+        return run.has_ended or await shared.is_serving(run.session_id)
 
     async def all_runs(self, session_id: str | None = None) -> list[AgentRun]:
         """The runs of this gateway, and the live ones of others. Raises StorageError."""
@@ -351,6 +361,7 @@ class AgentService:
 
     async def deliver(self, run: AgentRun, results: Sequence[ClientResult]) -> None:
         """Deliver results of client calls. Raises SessionError if a call is not open."""
+        run = await self.find_run(run.id, for_change=True) or run
         if isinstance(run, RemoteRun) and self.shared is not None:
             given: list[JsonValue] = [
                 {"callId": it.call_id, "content": it.content, "isError": it.is_error}
@@ -360,6 +371,7 @@ class AgentService:
                 raise _results_come_late(run.id)
             run.note_delivered([it.call_id for it in results])
             return
+        await run.wait_for_calls([it.call_id for it in results])
         for result in results:
             run.deliver(result.call_id, result.content, result.is_error)
 

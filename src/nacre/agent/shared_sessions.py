@@ -390,6 +390,17 @@ class SharedSessions:
             raise SessionError(f"no gateway runs a turn of the session {session_id}", code="ended")
         return await self._wait_for_result(session_id, accepted.number)
 
+    async def is_serving(self, session_id: str) -> bool:
+        """Whether this process still serves a session with a live run. If it was stopped for a
+        while, another one may serve it, and this one drops it now. Raises StorageError."""
+        if session_id not in self._cluster.leases.held:
+            return True
+        lease = await self._cluster.leases.find(session_id)
+        if lease is not None and lease.owner == self._cluster.leases.owner:
+            return True
+        self._server.drop(session_id)
+        return False
+
     async def ask_owner(
         self, session_id: str, kind: InboxKind, payload: JsonObject
     ) -> JsonObject | None:

@@ -207,7 +207,7 @@ async def response(api: Api, response_id: str) -> Response:
 async def cancel(api: Api, response_id: str) -> Response:
     await api.log.response(response_id)
     run_id = run_id_of(response_id)
-    run = await api.system.agents.find_run(run_id)
+    run = await api.system.agents.find_run(run_id, for_change=True)
     was_aborted = run is not None and await run.abort("the response was cancelled")
     wire = await api.log.response(response_id)
     if was_aborted:

@@ -583,7 +583,7 @@ async def follow_run(
 @router.post("/{run_id}/abort", summary="Abort a run", responses=error_responses(404, 415))
 async def abort_run(run_id: str, state: State, body: AbortRunRequest = _ABORT) -> AbortRunResponse:
     """Abort a run. Returns when it has stopped."""
-    run = await state.system.agents.find_run(run_id)
+    run = await state.system.agents.find_run(run_id, for_change=True)
     if run is None:
         turn = await _stored_turn(run_id, state)
         return AbortRunResponse(run_id=turn.run_id, state=turn.status, was_aborted=False)
@@ -600,12 +600,14 @@ async def deliver_results(
     run_id: str, body: ClientResultsRequest, state: State
 ) -> ClientResultsResponse:
     """Deliver results of client tools. Either all are accepted or none."""
-    run = await state.system.agents.find_run(run_id)
+    agents = state.system.agents
+    run = await agents.find_run(run_id, for_change=True)
     if run is None:
         turn = await _stored_turn(run_id, state)
         raise ApiError(409, f"the run {turn.run_id} has ended ({turn.status})", code="ended")
+    await run.wait_for_calls([it.call_id for it in body.results])
     _check_pending(run, body)
-    await state.system.agents.deliver(
+    await agents.deliver(
         run,
         [
             ClientResult(call_id=it.call_id, content=it.content, is_error=it.is_error)

@@ -1,0 +1,206 @@
+"""Gateway processes on one PostgreSQL: one of them is stopped, or the server is restarted."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from nacre.testing import Call, Say, ScriptedProvider, Stall
+from tests.gateway.processes import PATIENCE_SECONDS, config_file, served
+from tests.gateway.worlds import DURABLE
+from tests.storage.conftest import postgres, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection
+    from pathlib import Path
+
+    import httpx2
+
+    from nacre.testing.script import PlainTurn, RecordedRequest
+    from tests.gateway.processes import GatewayProcess
+    from tests.storage.conftest import PostgresServer
+
+__all__ = ["postgres", "postgres_server"]
+
+LOOK_UP: Final = {
+    "name": "look_up",
+    "description": "Looks it up.",
+    "parameters": {"type": "object"},
+}
+CELL: Final = "return await tools.look_up({q: 1})"
+ENDS: Final = ("run.completed", "run.failed", "run.aborted", "run.interrupted")
+
+
+class Model:
+    """Looks up if it is asked to, is slow if it is asked to, and repeats everything else."""
+
+    def __init__(self) -> None:
+        self.is_slow = anyio.Event()
+        self.may_end = anyio.Event()
+
+    def answer(self, request: RecordedRequest) -> PlainTurn:
+        last = request.messages[-1]
+        if last.role == "tool":
+            return Say(f"found {request.last_object['value']}")
+        if request.prompt.startswith("look"):
+            return Call("exec", {"code": CELL})
+        if request.prompt.startswith("slow"):
+            self.is_slow.set()
+            return [Stall(self.may_end), Say("too late")]
+        return Say(f"so {request.prompt}")
+
+
+@dataclass(kw_only=True)
+class Gateway:
+    """A process, and a client of it."""
+
+    process: GatewayProcess
+    client: httpx2.AsyncClient
+
+    async def get(self, path: str) -> dict[str, Any]:
+        answer = await self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def start(self, text: str, key: str, **more: Any) -> dict[str, Any]:
+        body = {"text": text, "sessionKey": key, **more}
+        answer = await self.client.post("/api/runs", json=body)
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    async def kinds(self, run_id: str, *, until: Collection[str] = ENDS) -> list[str]:
+        """The kinds of the events of a run, read until one of these. Reads again if the stream ends
+        before, as when another gateway has the run."""
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while True:
+                kinds: list[str] = []
+                async with self.client.stream("GET", f"/api/runs/{run_id}/events") as answer:
+                    assert answer.status_code == 200
+                    async for line in answer.aiter_lines():
+                        if line.startswith("event: "):
+                            kinds.append(line.removeprefix("event: "))
+                            if kinds[-1] in until:
+                                return kinds
+
+    async def until_waiting(self, run_id: str) -> dict[str, Any]:
+        await self.kinds(run_id, until=["run.waiting"])
+        return await self.get(f"/api/runs/{run_id}")
+
+    async def texts(self, session_id: str) -> list[str]:
+        session = await self.get(f"/api/sessions/{session_id}")
+        return [it["text"] for it in session["messages"] if it["role"] in ("user", "assistant")]
+
+    async def deliver(self, run: dict[str, Any], content: str) -> httpx2.Response:
+        """Answer the only open call of a run."""
+        (call,) = run["pendingClientCalls"]
+        results = {"results": [{"callId": call["callId"], "content": content}]}
+        return await self.client.post(f"/api/runs/{run['runId']}/client-results", json=results)
+
+    async def stop(self) -> None:
+        """Stop the process where it is, as a debugger or a suspended machine does."""
+        pid = self.process.process.pid
+        self.process.signal(signal.SIGSTOP)
+        _, status = await anyio.to_thread.run_sync(os.waitpid, pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
+    def resume(self) -> None:
+        self.process.signal(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def open_gateways(
+    folder: Path, server: PostgresServer, model: ScriptedProvider
+) -> AsyncGenerator[tuple[Gateway, Gateway]]:
+    document = {
+        **DURABLE,
+        "storage": {"url": server.url()},
+        "sandbox": {"snapshotKeys": {"file": str(folder / "keys")}},
+    }
+    config = await config_file(folder, model, document)
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(served(folder, config)) for _ in range(2)]
+        one, other = (Gateway(process=process, client=client) for process, client in opened)
+        yield one, other
+
+
+async def sql(server: PostgresServer, statement: str) -> str:
+    return await anyio.to_thread.run_sync(server.sql, statement)
+
+
+async def until_sql(server: PostgresServer, statement: str, wanted: str) -> None:
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while await sql(server, statement) != wanted:
+            pass
+
+
+async def test_a_gateway_that_is_stopped_for_longer_than_its_lease_writes_nothing(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    model = Model()
+    async with (
+        ScriptedProvider(model.answer) as provider,
+        open_gateways(tmp_path, postgres, provider) as (one, other),
+    ):
+        look = partial(one.start, clientTools=[LOOK_UP])
+        waiting, behind = (
+            await look("look", "waiting"),
+            await one.start("and then", "waiting", queueMode="followup"),
+        )
+        late = await look("look", "late")
+        slow = await one.start("slow", "slow")
+        with anyio.fail_after(PATIENCE_SECONDS):
+            await model.is_slow.wait()
+        asked = [await one.until_waiting(it["runId"]) for it in (waiting, late)]
+        await until_sql(postgres, "SELECT count(*) FROM nacre_turn_states", "2")
+
+        await one.stop()
+        await sql(postgres, "UPDATE nacre_leases SET expires = 0")
+        assert (await other.kinds(slow["runId"]))[-1] == "run.interrupted"
+        count = f"SELECT count(*) FROM nacre_events WHERE run_id = '{slow['runId']}'"
+        count_before = await sql(postgres, count)
+        again = await other.start("again", "slow")
+        answers: list[httpx2.Response] = []
+
+        async def deliver_late() -> None:
+            answers.append(await one.deliver(asked[1], "a shell"))
+
+        async with anyio.create_task_group() as tasks:
+            # It gets this while it is stopped, and handles it when it continues.
+            tasks.start_soon(deliver_late)
+            answer = await other.deliver(asked[0], "a pearl")
+            assert answer.status_code == 200, answer.text
+            for run in (waiting, behind, again):
+                assert (await other.kinds(run["runId"]))[-1] == "run.completed"
+            one.resume()
+            model.may_end.set()
+        assert answers[0].status_code == 200, answers[0].text
+        for run in (waiting, late):
+            kinds = await one.kinds(run["runId"])
+            assert kinds == await other.kinds(run["runId"])
+            assert kinds[-1] == "run.completed"
+        # It has dropped the turn that ran, or has tried to store its end.
+        lost = f"serves the session {slow['sessionId']} now"
+        await one.process.logged(lost, f"the turn {slow['runId']} is left")
+        assert await sql(postgres, count) == count_before
+        ends = "SELECT run_id FROM nacre_events WHERE event LIKE '%\"turn.ended\"%'"
+        ended = (await sql(postgres, ends)).splitlines()
+        runs = (waiting, behind, late, again)
+        assert sorted(ended) == sorted(run["runId"] for run in runs)
+        expected = {
+            waiting["sessionId"]: ["look", "", "found a pearl", "and then", "so and then"],
+            late["sessionId"]: ["look", "", "found a shell"],
+            slow["sessionId"]: ["again", "so again"],
+        }
+        for session_id, texts in expected.items():
+            for gateway in (one, other):
+                assert await gateway.texts(session_id) == texts
+                more = await gateway.start("more", "", sessionId=session_id)
+                await gateway.kinds(more["runId"])
+                texts += ["more", "so more"]

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from nacre.config.tool_search import ToolSearchConfig
+from nacre.config.tools import ToolSearchConfig
 from nacre.errors import CatalogError
 from nacre.json_types import JsonObject, encode_json
 from nacre.sandbox import Sandbox

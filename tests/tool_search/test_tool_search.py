@@ -7,8 +7,7 @@ import anyio
 import pytest
 
 from nacre import RunContext
-from nacre.config.tool_search import ToolSearchConfig
-from nacre.config.tools import tools_config_from
+from nacre.config.tools import ToolSearchConfig, tools_config_from
 from nacre.errors import CatalogError, ConfigError, RuntimeUnavailableError
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.tool_search import ToolSearch

@@ -114,15 +114,17 @@ if TYPE_CHECKING:
         value_at,
     )
     from nacre.config.system import SystemConfig, is_missing_secret, read_system, system_config_from
-    from nacre.config.tool_search import ToolSearchConfig, ToolSearchMode, tool_search_config_from
     from nacre.config.tools import (
         CORE_GROUPS,
         RunConfig,
         ToolRules,
         ToolsConfig,
+        ToolSearchConfig,
+        ToolSearchMode,
         fold_tool_name,
         is_document,
         refuse_unopened_servers,
+        tool_search_config_from,
         tools_config_from,
     )
     from nacre.config.validation import Setting, config_schema, find_setting, list_settings
@@ -380,19 +382,17 @@ __getattr__ = lazy_exports(
             "read_system",
             "system_config_from",
         ),
-        "nacre.config.tool_search": (
-            "ToolSearchConfig",
-            "ToolSearchMode",
-            "tool_search_config_from",
-        ),
         "nacre.config.tools": (
             "CORE_GROUPS",
             "RunConfig",
             "ToolRules",
+            "ToolSearchConfig",
+            "ToolSearchMode",
             "ToolsConfig",
             "fold_tool_name",
             "is_document",
             "refuse_unopened_servers",
+            "tool_search_config_from",
             "tools_config_from",
         ),
         "nacre.config.validation": (

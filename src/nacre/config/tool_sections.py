@@ -16,9 +16,7 @@ from nacre.config.sections import (
     Whole,
     allowed,
 )
-from nacre.config.tool_search import LIMITS as TOOL_SEARCH_LIMITS
-from nacre.config.tool_search import ToolSearchMode
-from nacre.config.tools import problem_with_pattern
+from nacre.config.tools import TOOL_SEARCH_LIMITS, ToolSearchMode, problem_with_pattern
 
 _PATTERNS: Final = "names, ids or owners of tools; `*` and `?` are wildcards"
 

@@ -6,27 +6,68 @@ import logging
 import re
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 from unicodedata import normalize
 
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
-from nacre.config.code_mode import CodeModeConfig, required_protections_from
+from nacre.config.code_mode import (
+    CodeModeConfig,
+    NumberLimit,
+    clamp_fields,
+    read_numbers,
+    read_settings,
+    read_switch,
+    refuse_value,
+    required_protections_from,
+)
 from nacre.config.setting_paths import format_value, member_path, object_at
-from nacre.config.tool_search import LIMITS as TOOL_SEARCH_LIMITS
-from nacre.config.tool_search import ToolSearchConfig
 from nacre.errors import ConfigError
 from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.config.code_mode import NumberLimit, Protection
+    from nacre.config.code_mode import Protection
     from nacre.config.sections import Section
     from nacre.config.tool_sections import RulesSection, ToolsSection
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
 
 logger = logging.getLogger(__name__)
+
+ToolSearchMode = Literal["code", "tools"]
+
+_TOOL_SEARCH_MODES: Final[tuple[ToolSearchMode, ...]] = get_args(ToolSearchMode)
+
+TOOL_SEARCH_LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
+    {
+        "code_timeout_ms": NumberLimit(
+            key="codeTimeoutMs",
+            default=10_000,
+            least=1_000,
+            most=60_000,
+            description="Time limit of a program.",
+        ),
+        "search_default_limit": NumberLimit(
+            key="searchDefaultLimit",
+            default=8,
+            least=1,
+            most=50,
+            description="Results of a search that gives no limit; at most `maxSearchLimit`.",
+        ),
+        "max_search_limit": NumberLimit(
+            key="maxSearchLimit",
+            default=20,
+            least=1,
+            most=50,
+            description="Maximum number of results of a search.",
+        ),
+    }
+)
+"""The numeric fields of `ToolSearchConfig` by name: the only place where these numbers are."""
+
+TOOL_SEARCH_KEYS: Final = ("enabled", "mode", *(limit.key for limit in TOOL_SEARCH_LIMITS.values()))
+"""Every key of the object. An object turns Tool Search on, unless it has `enabled: false`."""
 
 _TOOLS = re.compile(
     r"(agents[.\[].+\.)?tools(\.(allow|deny|alsoAllow|sandbox|codeMode|toolSearch)\b.*)?", re.DOTALL
@@ -49,6 +90,50 @@ CORE_GROUPS: Final = MappingProxyType(
 """The groups of core tools, with the names of their tools."""
 SOURCE_GROUPS: Final = ("group:openclaw", "group:mcp", "group:client")
 """The groups of all tools from one source."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSearchConfig:
+    """The settings under `tools.toolSearch`, complete and within their limits.
+
+    A number out of range is clamped; raises ConfigError, by field, for other invalid values.
+    """
+
+    enabled: bool = False
+    mode: ToolSearchMode = "code"
+    code_timeout_ms: int = TOOL_SEARCH_LIMITS["code_timeout_ms"].default
+    search_default_limit: int = TOOL_SEARCH_LIMITS["search_default_limit"].default
+    max_search_limit: int = TOOL_SEARCH_LIMITS["max_search_limit"].default
+
+    def __post_init__(self) -> None:
+        read_switch(self.enabled, "enabled")
+        _read_mode(self.mode, "mode")
+        clamp_fields(self, TOOL_SEARCH_LIMITS)
+        default_limit = min(self.search_default_limit, self.max_search_limit)
+        # Frozen, so this is how.
+        object.__setattr__(self, "search_default_limit", default_limit)
+
+
+def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") -> ToolSearchConfig:
+    """Read the value at `path` of the config file: None, a boolean or an object.
+
+    A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
+    """
+    settings = read_settings(value, keys=TOOL_SEARCH_KEYS, path=path)
+    if isinstance(settings, bool):
+        return ToolSearchConfig(enabled=settings)
+    numbers = read_numbers(settings, TOOL_SEARCH_LIMITS, path=path)
+    return ToolSearchConfig(
+        enabled=read_switch(settings.get("enabled", True), f"{path}.enabled"),
+        mode=_read_mode(settings.get("mode", "code"), f"{path}.mode"),
+        **numbers,
+    )
+
+
+def _read_mode(value: object, path: str) -> ToolSearchMode:
+    if value not in _TOOL_SEARCH_MODES:
+        raise refuse_value(path, value, '"code" and "tools"')
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from nacre.cli.output import UsageError
 from nacre.config import (
     DEFAULT_DOCUMENT,
-    choose_runtime,
     find_config_file,
     read_config_file,
     required_protections_from,
@@ -107,6 +106,7 @@ def code_mode_command(config_file: str) -> str:
 def find_surface(agent: AgentConfig, config: SystemConfig) -> AgentSurface:
     """The surface that the configuration asks for."""
     from nacre.agent import planned_surface
+    from nacre.config import choose_runtime
 
     if choose_runtime(agent.model, agent, config.models, config.codex).id == "codex":
         return "codex"

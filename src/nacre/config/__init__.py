@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from nacre.config.agents import AgentConfig, AgentsConfig, AgentSettings
+    from nacre.config.agents import (
+        AgentConfig,
+        AgentsConfig,
+        AgentSettings,
+        RuntimeChoice,
+        choose_runtime,
+    )
     from nacre.config.code_mode import (
         FIELDS,
         LANGUAGES,
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
         CodexSandbox,
         HookRelayConfig,
         RelayEvent,
-        RuntimeChoice,
-        choose_runtime,
         find_codex_home,
     )
     from nacre.config.config_file import (
@@ -258,6 +262,8 @@ __getattr__ = lazy_exports(
             "AgentConfig",
             "AgentsConfig",
             "AgentSettings",
+            "choose_runtime",
+            "RuntimeChoice",
         ),
         "nacre.config.code_mode": (
             "FIELDS",
@@ -283,8 +289,6 @@ __getattr__ = lazy_exports(
             "CodexSandbox",
             "HookRelayConfig",
             "RelayEvent",
-            "RuntimeChoice",
-            "choose_runtime",
             "find_codex_home",
         ),
         "nacre.config.config_file": (

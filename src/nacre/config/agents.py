@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
-from nacre.config.codex import choose_by_runtimes
 from nacre.config.folders import user_folder
 from nacre.config.heartbeat import HeartbeatConfig, resolve_heartbeat
 from nacre.config.models import DEFAULT_MODEL, check_model
@@ -343,14 +342,14 @@ class _AgentResolver:
     ) -> str:
         primary = f"{path}.primary" if choice.is_object else path
         fallbacks = [(it, f"{path}.fallbacks[{at}]") for at, it in enumerate(choice.fallbacks)]
-        first = choose_by_runtimes(choice.primary, runtimes, self._models, self._codex)
+        first = _choose_by_runtimes(choice.primary, runtimes, self._models, self._codex)
         if first.id == "codex" and fallbacks:
             self._resolver.warn(
                 f"`{path}.fallbacks` has no effect while {choice.primary} runs in Codex: a turn "
                 "that failed there is never repeated, because it may have had effects"
             )
         for model, place in ((choice.primary, primary), *fallbacks):
-            runtime = choose_by_runtimes(model, runtimes, self._models, self._codex)
+            runtime = _choose_by_runtimes(model, runtimes, self._models, self._codex)
             # Codex may have a login of its own.
             needs_key = runtime.id != "codex"
             check_model(model, place, self._models, self._resolver, needs_key=needs_key)
@@ -399,3 +398,50 @@ def overlay(lower: _T, upper: Section) -> _T:
         is_merged = isinstance(value, Section) and name != "model"
         changes[name] = overlay(below, value) if is_merged else value
     return lower.model_copy(update=changes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuntimeChoice:
+    """The harness for a model, and the setting that says so."""
+
+    id: Literal["codex", "openclaw"]
+    place: str = ""
+    """The path of the setting; empty if `auto` has decided."""
+
+
+def choose_runtime(
+    model: str, agent: AgentConfig, models: ModelsConfig, codex: CodexConfig
+) -> RuntimeChoice:
+    """The harness for `<provider>/<model>`: as its entry says, then its provider's, then `auto`.
+
+    `auto` chooses Codex if its entry is enabled and the model is of OpenAI's own API: another
+    address or other headers would be lost.
+    """
+    return _choose_by_runtimes(model, agent.runtimes, models, codex)
+
+
+def _choose_by_runtimes(
+    model: str, runtimes: Mapping[str, RuntimeId], models: ModelsConfig, codex: CodexConfig
+) -> RuntimeChoice:
+    """The same for the `runtimes` of an agent."""
+    name, _, model_id = model.partition("/")
+    provider = models.providers.get(name)
+    wanted: list[tuple[str, RuntimeId | None]] = [
+        (f"agents.*.models[{format_value(key)}]", runtimes[key])
+        for key in (model, f"{name}/*")
+        if key in runtimes
+    ]
+    if provider is not None:
+        place = f"models.providers.{name}"
+        entry = provider.models.get(model_id)
+        wanted.append((f"{place}.models[]", None if entry is None else entry.runtime))
+        wanted.append((place, provider.runtime))
+    for place, runtime in wanted:
+        if runtime == "codex" or runtime == "openclaw":
+            return RuntimeChoice(id=runtime, place=f"{place}.agentRuntime.id")
+        if runtime == "auto":
+            break
+    is_preferred = codex.is_enabled and not codex.refusal
+    if is_preferred and provider is not None and provider.is_official_openai:
+        return RuntimeChoice(id="codex")
+    return RuntimeChoice(id="openclaw")

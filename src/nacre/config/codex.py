@@ -15,9 +15,7 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.config.agents import AgentConfig
     from nacre.config.codex_sections import AppServerSection, CodexEntrySection, CodexSection
-    from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
     from nacre.config.references import Resolver
 
@@ -94,53 +92,6 @@ class CodexConfig:
     has_native_plugins: bool = False
     app_server: AppServerConfig = field(default_factory=AppServerConfig)
     hook_relay: HookRelayConfig = field(default_factory=HookRelayConfig)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuntimeChoice:
-    """The harness for a model, and the setting that says so."""
-
-    id: Literal["codex", "openclaw"]
-    place: str = ""
-    """The path of the setting; empty if `auto` has decided."""
-
-
-def choose_runtime(
-    model: str, agent: AgentConfig, models: ModelsConfig, codex: CodexConfig
-) -> RuntimeChoice:
-    """The harness for `<provider>/<model>`: as its entry says, then its provider's, then `auto`.
-
-    `auto` chooses Codex if its entry is enabled and the model is of OpenAI's own API: another
-    address or other headers would be lost.
-    """
-    return choose_by_runtimes(model, agent.runtimes, models, codex)
-
-
-def choose_by_runtimes(
-    model: str, runtimes: Mapping[str, RuntimeId], models: ModelsConfig, codex: CodexConfig
-) -> RuntimeChoice:
-    """The same for the `runtimes` of an agent."""
-    name, _, model_id = model.partition("/")
-    provider = models.providers.get(name)
-    wanted: list[tuple[str, RuntimeId | None]] = [
-        (f"agents.*.models[{format_value(key)}]", runtimes[key])
-        for key in (model, f"{name}/*")
-        if key in runtimes
-    ]
-    if provider is not None:
-        place = f"models.providers.{name}"
-        entry = provider.models.get(model_id)
-        wanted.append((f"{place}.models[]", None if entry is None else entry.runtime))
-        wanted.append((place, provider.runtime))
-    for place, runtime in wanted:
-        if runtime == "codex" or runtime == "openclaw":
-            return RuntimeChoice(id=runtime, place=f"{place}.agentRuntime.id")
-        if runtime == "auto":
-            break
-    is_preferred = codex.is_enabled and not codex.refusal
-    if is_preferred and provider is not None and provider.is_official_openai:
-        return RuntimeChoice(id="codex")
-    return RuntimeChoice(id="openclaw")
 
 
 def resolve_codex(

@@ -21,8 +21,14 @@ from nacre.gateway.openai.chat import (
     chat_turn_input,
     create_chat_head,
 )
-from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, create_response_head
-from nacre.gateway.openai.responses_request import ResponsesRequest, responses_turn_input, run_id_of
+from nacre.gateway.openai.responses import (
+    ResponseLog,
+    ResponsesRequest,
+    ResponseStream,
+    create_response_head,
+    responses_turn_input,
+    run_id_of,
+)
 from nacre.gateway.openai.run_starter import RunStarter, WaitingRuns
 from nacre.gateway.openai.turn_input import choose_model, model_to_json, models_to_json
 from nacre.gateway.routing import BEARER, JsonRoute, responses_with_body

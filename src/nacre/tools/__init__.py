@@ -52,9 +52,15 @@ from nacre.tools.definition import (
     servers_of,
     target_of,
 )
-from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
+from nacre.tools.executor import (
+    CallSite,
+    CallSubject,
+    ToolExecutor,
+    ToolPolicy,
+    effective_tools,
+    policy_for,
+)
 from nacre.tools.input_checks import InputValidators
-from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
 from nacre.tools.servers import (
     PauseClock,
     ServerStarts,

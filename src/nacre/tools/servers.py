@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nacre.tools.definition import Tool, ToolServer
-    from nacre.tools.policy import ToolPolicy
+    from nacre.tools.executor import ToolPolicy
 
 logger = logging.getLogger(__name__)
 

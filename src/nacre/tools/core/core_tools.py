@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nacre.config import CoreToolsConfig
     from nacre.tools.core.message_tool import MessageSink
     from nacre.tools.definition import Tool
-    from nacre.tools.policy import ToolPolicy
+    from nacre.tools.executor import ToolPolicy
 
 
 class CoreTools:

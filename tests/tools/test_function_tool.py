@@ -16,10 +16,9 @@ from typing_extensions import TypedDict
 
 from nacre.errors import ToolDefinitionError, ToolInputError
 from nacre.run_context import AbortController, RunContext
-from nacre.tools.definition import Tool, ToolCall
+from nacre.tools.definition import Tool, ToolCall, ToolResult
 from nacre.tools.function_tool import tool
 from nacre.tools.input_checks.validation import InputValidators
-from nacre.tools.tool_result import ToolResult
 
 
 def a_call() -> ToolCall:

@@ -43,13 +43,16 @@ from nacre.tools.definition import (
     ListedServer,
     Tool,
     ToolCall,
+    ToolResult,
     ToolServer,
     as_dict,
     as_list,
     definition_bytes,
     format_definition,
     format_tool,
+    part_text,
     servers_of,
+    take_images,
     target_of,
 )
 from nacre.tools.executor import (
@@ -86,7 +89,6 @@ from nacre.tools.surface import (
     split_direct_tools,
     verify_payload,
 )
-from nacre.tools.tool_result import ToolResult, part_text, take_images
 
 if TYPE_CHECKING:
     from nacre.tools.catalog_search import (

@@ -33,8 +33,7 @@ from nacre.lazy_dataclasses import dataclass
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, format_log_line, span
 from nacre.tools.approvals import Approvals, Granted, Refused
-from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolCall
-from nacre.tools.tool_result import convert_result
+from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolCall, convert_result
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_type
 from nacre.errors import ToolDefinitionError
 from nacre.foreign_calls import call_in_thread
 from nacre.lazy_dataclasses import dataclass
-from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
+from nacre.tools.definition import CORE_OWNER, Tool, ToolCall, ToolResult
 from nacre.tools.input_checks.problems import (
     InputProblem,
     build_input_error,
     format_path,
     format_value,
 )
-from nacre.tools.tool_result import ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,8 +15,8 @@ from nacre.large_json import encode_large, is_plain, is_small, run_in_json_threa
 from nacre.lazy_dataclasses import dataclass
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool
+from nacre.tools.definition import part_text, take_images
 from nacre.tools.executor import CallSite
-from nacre.tools.tool_result import part_text, take_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

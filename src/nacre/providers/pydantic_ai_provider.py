@@ -45,12 +45,12 @@ from nacre.providers.base import (
     ThinkingDelta,
     ToolCallDelta,
 )
+from nacre.providers.chat_completions import MessageRules, check_image_url, make_answer
 from nacre.providers.http_client import (
     CONNECT_SECONDS,
     Exchange,
     model_http_client,
 )
-from nacre.providers.message_rules import MessageRules, check_image_url, make_answer
 from nacre.providers.provider_errors import ProviderErrors, find_message, find_refusal
 from nacre.providers.provider_secrets import ProviderSecrets, get_api_key
 

@@ -358,6 +358,7 @@ class ResponseRefusedError(Exception):
 def model_http_client(*, timeout_seconds: float, secrets: ProviderSecrets) -> httpx2.AsyncClient:
     """Create the client; `timeout_seconds` is the limit without any byte of the response."""
     log = WireLog(get_debug_flags(), secrets)
+    is_logged = log.flags.is_any_on
     connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
 
     async def before_request(request: httpx2.Request) -> None:
@@ -368,7 +369,7 @@ def model_http_client(*, timeout_seconds: float, secrets: ProviderSecrets) -> ht
         exchange = current_exchange()
         body = _body_of(request)
         exchange.inspect(body)
-        if log.flags.is_any_on:
+        if is_logged:
             request.extensions = {
                 **request.extensions,
                 _LOG_KEY: log.log_request(

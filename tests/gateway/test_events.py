@@ -18,8 +18,8 @@ from nacre.agent import AgentRun, RunResult
 from nacre.agent.replies import ReplyEventLog
 from nacre.gateway.errors import ApiError
 from nacre.gateway.events import EventHub, EventStreamResponse
-from nacre.gateway.openai.answer_stream import AnswerStream, RunEnd, TextDelta
 from nacre.gateway.openai.run_starter import WaitingRuns
+from nacre.gateway.openai.turns import AnswerStream, RunEnd, TextDelta
 from nacre.gateway.routes import events as events_route
 from nacre.testing import Call, Say, Stall
 from tests.gateway.worlds import (

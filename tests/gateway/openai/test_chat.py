@@ -5,7 +5,7 @@ from typing import Any
 import openai
 import pytest
 
-from nacre.gateway.openai.turn_input import MAX_MESSAGES
+from nacre.gateway.openai.turns import MAX_MESSAGES
 from nacre.messages import Usage
 from nacre.testing import Call, End, Say, Think
 from tests.gateway.openai.conftest import OpenWorld, user

@@ -11,10 +11,13 @@ from pydantic import Field
 
 from nacre.gateway.errors import ApiError, openai_format
 from nacre.gateway.events import encode_event
-from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
-from nacre.gateway.openai.turn_input import (
+from nacre.gateway.openai.turns import (
+    ClientCalls,
     Content,
     ConversationBuilder,
+    MessageEnd,
+    RunEnd,
+    TextDelta,
     TurnInput,
     WireModel,
     check_message_count,
@@ -34,9 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from nacre.agent import ClientTool, RunFinish
-    from nacre.gateway.openai.answer_stream import AnswerStream
     from nacre.gateway.openai.run_starter import ClientCall
-    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
+    from nacre.gateway.openai.turns import AnswerStream, Conversation, ModelChoice
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart, Usage
 

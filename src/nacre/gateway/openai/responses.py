@@ -13,7 +13,6 @@ from pydantic import Field
 
 from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.events import encode_event
-from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.openai.chat import (
     MAX_SESSION_KEY,
     ResponseFormat,
@@ -21,9 +20,13 @@ from nacre.gateway.openai.chat import (
     Temperature,
     TokenCount,
 )
-from nacre.gateway.openai.turn_input import (
+from nacre.gateway.openai.turns import (
+    ClientCalls,
     Content,
     ConversationBuilder,
+    MessageEnd,
+    RunEnd,
+    TextDelta,
     TurnInput,
     WireModel,
     check_message_count,
@@ -44,9 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from nacre.agent import ClientTool, RunFinish
-    from nacre.gateway.openai.answer_stream import AnswerPart, AnswerStream
     from nacre.gateway.openai.run_starter import ClientCall
-    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
+    from nacre.gateway.openai.turns import AnswerPart, AnswerStream, Conversation, ModelChoice
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
     from nacre.storage import Store, TurnRecord

@@ -13,7 +13,6 @@ from nacre.bootstrap import System
 from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import OPENAI_PREFIX, ApiError
 from nacre.gateway.events import EventStreamResponse
-from nacre.gateway.openai.answer_stream import AnswerStream, complete_response
 from nacre.gateway.openai.chat import (
     ChatCompletionRequest,
     ChatStream,
@@ -30,7 +29,13 @@ from nacre.gateway.openai.responses import (
     run_id_of,
 )
 from nacre.gateway.openai.run_starter import RunStarter, WaitingRuns
-from nacre.gateway.openai.turn_input import choose_model, model_to_json, models_to_json
+from nacre.gateway.openai.turns import (
+    AnswerStream,
+    choose_model,
+    complete_response,
+    model_to_json,
+    models_to_json,
+)
 from nacre.gateway.routing import BEARER, JsonRoute, responses_with_body
 from nacre.json_types import JsonObject
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from nacre.agent import ClientResult, TurnRequest
 from nacre.errors import ToolDefinitionError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.openai.answer_stream import AnswerStream
-from nacre.gateway.openai.turn_input import CHANNEL, invalid
+from nacre.gateway.openai.turns import CHANNEL, AnswerStream, invalid
 from nacre.json_types import JsonValue, NotJsonError, decode_json
 from nacre.messages import Message, Usage, UserMessage
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from nacre.agent import AgentRun, AgentService, PendingClientCall
     from nacre.bootstrap import System
-    from nacre.gateway.openai.turn_input import TurnInput
+    from nacre.gateway.openai.turns import TurnInput
     from nacre.json_types import JsonObject
     from nacre.storage import Store, TurnRecord
 

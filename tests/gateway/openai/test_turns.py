@@ -5,7 +5,7 @@ from typing import Any
 import openai
 import pytest
 
-from nacre.gateway.openai.turn_input import ConversationBuilder
+from nacre.gateway.openai.turns import ConversationBuilder
 from nacre.messages import (
     AssistantMessage,
     SystemMessage,

@@ -43,6 +43,13 @@ async def test_messages_of_a_follow_up_and_collected_ones_say_that_they_wait(
     queued = page.get_by_text("Queued: its turn comes after the running one")
     await expect(queued).to_have_count(1)
     await page.get_by_role("radio", name="Collect").click()
+
+    async def delay(route: Route) -> None:
+        # The second message waits, so that they keep their order.
+        await expect(page.get_by_text("Sending…")).to_have_count(2)
+        await route.continue_()
+
+    await page.route("**/api/runs", delay, times=1)
     await send(page, "collected one")
     await send(page, "collected two")
     await expect(queued).to_have_count(3)

@@ -69,7 +69,20 @@ export function discardRun(runId: string): void {
   outbox.value = outbox.value.filter((entry) => entry.runId !== runId);
 }
 
+/** The last delivery to each session. The next one waits for it, so that messages keep their order. */
+const deliveries = new Map<string, Promise<StartedRun | undefined>>();
+
 async function deliver(entry: OutboxEntry, agentId: string | undefined): Promise<StartedRun | undefined> {
+  if (entry.sessionId === "") return post(entry, agentId);
+  const earlier = deliveries.get(entry.sessionId) ?? Promise.resolve();
+  const delivery = earlier.then(() => post(entry, agentId));
+  deliveries.set(entry.sessionId, delivery);
+  const run = await delivery;
+  if (deliveries.get(entry.sessionId) === delivery) deliveries.delete(entry.sessionId);
+  return run;
+}
+
+async function post(entry: OutboxEntry, agentId: string | undefined): Promise<StartedRun | undefined> {
   const body: Record<string, unknown> = { text: entry.text };
   if (entry.sessionId !== "") body["sessionId"] = entry.sessionId;
   if (entry.mode !== undefined) body["queueMode"] = entry.mode;

@@ -12,7 +12,13 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nacre.cell_replay.comparison import (
+from nacre.cell_replay.record import RecordedAnswer
+from nacre.cell_replay.recorder import encode_end
+from nacre.cell_replay.report import (
+    CAUSES,
+    CellReplay,
+    ReplayAnswer,
+    ReplayStep,
     call_text,
     canonical_text,
     encode_output,
@@ -22,9 +28,6 @@ from nacre.cell_replay.comparison import (
     recorded_calls,
     replayed_calls,
 )
-from nacre.cell_replay.record import RecordedAnswer
-from nacre.cell_replay.recorder import encode_end
-from nacre.cell_replay.report import CAUSES, CellReplay, ReplayAnswer, ReplayStep
 from nacre.sandbox.recording import ReplayedInputs
 
 if TYPE_CHECKING:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 
 from nacre.cell_replay.changed_code import ChangedCodeReplay
-from nacre.cell_replay.comparison import (
+from nacre.cell_replay.record import read_cells
+from nacre.cell_replay.recorder import encode_end
+from nacre.cell_replay.report import (
+    CAUSES,
+    CellReplay,
+    Replay,
+    ReplayAnswer,
+    ReplayStep,
     call_text,
     canonical_text,
     encode_output,
@@ -26,9 +33,6 @@ from nacre.cell_replay.comparison import (
     recorded_calls,
     replayed_calls,
 )
-from nacre.cell_replay.record import read_cells
-from nacre.cell_replay.recorder import encode_end
-from nacre.cell_replay.report import CAUSES, CellReplay, Replay, ReplayAnswer, ReplayStep
 from nacre.errors import ReplayError
 from nacre.sandbox import Sandbox, SandboxOptions
 from nacre.sandbox.recording import ReplayedInputs

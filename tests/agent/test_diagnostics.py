@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from nacre.agent import OWNER_RIGHTS, CommandCall, Diagnostics, FeedbackThread
-from nacre.agent.support_bundle import BundleContent
+from nacre.agent.diagnostics import BundleContent
 from nacre.config import McpServerConfig
 from nacre.errors import ApprovalError, CodexError
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, ApprovalDecision, Deny

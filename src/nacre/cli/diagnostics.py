@@ -14,7 +14,7 @@ from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageError, say, size_text, warn
 
 if TYPE_CHECKING:
-    from nacre.agent.support_bundle import BundleContent
+    from nacre.agent.diagnostics import BundleContent
     from nacre.config import SystemConfig
     from nacre.storage import Store
 
@@ -57,7 +57,7 @@ def export_command(
     Nothing is sent anywhere. Look into it before you pass it on: events have parts of
     conversations and the results of tools.
     """
-    from nacre.agent.support_bundle import BundleContent
+    from nacre.agent.diagnostics import BundleContent
     from nacre.cli.runner import run_async
     from nacre.config import default_diagnostics_folder
 

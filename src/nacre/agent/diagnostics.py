@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import Store
 
-
 _TOOL_NAME: Final = "diagnostics"
 _TOOL_ID: Final = f"openclaw:core:{_TOOL_NAME}"
 _ANSWER_SECONDS: Final = 600.0

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nacre.sandbox.recording import BurstCommand, BurstRecord
     from nacre.telemetry import Redaction
 
-
 StepCause = Literal["start", "answers", "timers"]
 """Why a program runs: it starts, it gets answers, or its timers are due."""
 CAUSES: Final[dict[BurstCommand, StepCause]] = {

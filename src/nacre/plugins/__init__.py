@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from nacre.plugins.host import PluginHost, PluginStatus
+    from nacre.plugins.host import RESERVED_COMMANDS, PluginCommand, PluginHost, PluginStatus
     from nacre.plugins.manifest import MANIFEST_NAME, PluginManifest, read_manifest
-    from nacre.plugins.registration import RESERVED_COMMANDS, PluginCommand
     from nacre.plugins.sources import check_plugins, find_misplaced
 
 __all__ = [
@@ -26,9 +25,13 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "nacre.plugins.host": ("PluginHost", "PluginStatus"),
         "nacre.plugins.manifest": ("MANIFEST_NAME", "PluginManifest", "read_manifest"),
-        "nacre.plugins.registration": ("RESERVED_COMMANDS", "PluginCommand"),
+        "nacre.plugins.host": (
+            "RESERVED_COMMANDS",
+            "PluginCommand",
+            "PluginHost",
+            "PluginStatus",
+        ),
         "nacre.plugins.sources": ("check_plugins", "find_misplaced"),
     },
 )

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from nacre.hooks import HookEvent, PromptSurface
     from nacre.json_types import JsonObject
-    from nacre.plugins.registration import Registration
+    from nacre.plugins.host import Registration
 
 __all__ = [
     "AbortSignal",

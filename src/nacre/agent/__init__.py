@@ -11,7 +11,7 @@ from nacre.agent.chat_commands import (
     CommandHandler,
 )
 from nacre.agent.client_tools import ClientTool, PendingClientCall
-from nacre.agent.context_engine import TurnEngine, collect_additions
+from nacre.agent.context_engine import TurnEngine
 from nacre.agent.diagnostics import (
     Diagnostics,
     FeedbackThread,
@@ -29,6 +29,21 @@ from nacre.agent.heartbeat import (
 from nacre.agent.input_requests import InputEnding, InputRequest
 from nacre.agent.manual_call import EXEC_ID, ManualCall, ManualCalls
 from nacre.agent.model_step import ProviderSource
+from nacre.agent.prompt_additions import (
+    BOOTSTRAP_FILE,
+    MEMORY_FILE,
+    NO_FILES,
+    PROFILE_FILES,
+    Skill,
+    WorkspaceFile,
+    WorkspaceFiles,
+    collect_additions,
+    format_block,
+    format_file,
+    format_skills,
+    read_workspace,
+    read_workspace_files,
+)
 from nacre.agent.remote_runs import RemoteRun
 from nacre.agent.replies import (
     REPLY_RULE,
@@ -67,20 +82,6 @@ from nacre.agent.turn_context import (
 )
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
 from nacre.agent.turn_request import TurnRequest, new_session_id
-from nacre.agent.workspace_files import (
-    BOOTSTRAP_FILE,
-    MEMORY_FILE,
-    NO_FILES,
-    PROFILE_FILES,
-    Skill,
-    WorkspaceFile,
-    WorkspaceFiles,
-    format_block,
-    format_file,
-    format_skills,
-    read_workspace,
-    read_workspace_files,
-)
 from nacre.trajectory import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunEventLog
 
 __all__ = [

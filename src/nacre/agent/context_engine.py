@@ -1,4 +1,4 @@
-"""What plugins do to the context of a turn: its context engine, and hooks that add to it."""
+"""The context engine of a turn, which a plugin provides."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import anyio
 from nacre.errors import ConfigError, HookError
 from nacre.foreign_calls import call_in_own_task, call_in_thread, describe_error, passes_through
 from nacre.hooks import (
-    AddToPrompt,
     AssembledContext,
     AssembleRequest,
-    BeforePromptBuild,
     Projection,
 )
 from nacre.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -154,25 +152,6 @@ class TurnEngine:
         if not turn.run.has_ended:
             data: JsonObject = {"engine": self.engine_id, "step": step, "problem": problem}
             turn.run.events.add("context.failed", data)
-
-
-async def collect_additions(turn: TurnContext) -> AddToPrompt:
-    """Ask the `before_prompt_build` hooks what to add to the prompt of the turn."""
-    hooks = turn.service.hooks
-    if not hooks.has_hooks("before_prompt_build"):
-        return AddToPrompt()
-    message = turn.request.user_message
-    found: list[AddToPrompt] = []
-    with turn.stop.cancelling():
-        event = BeforePromptBuild(
-            context=turn.identity,
-            model=turn.models[0],
-            prompt="" if message is None else message.text,
-            message_count=len(turn.transcript.history),
-        )
-        found.append(await hooks.before_prompt_build(event))
-    turn.stop.raise_if_aborted()
-    return found[0]
 
 
 class _EngineFailure(Exception):

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.context_engine import collect_additions
 from nacre.agent.heartbeat import build_heartbeat_guidance
 from nacre.agent.model_step import Compactor, ModelStep, partial_answer
+from nacre.agent.prompt_additions import (
+    NO_FILES,
+    collect_additions,
+    format_files,
+    read_workspace_files,
+)
 from nacre.agent.replies import REPLY_RULE
 from nacre.agent.transcript import repair_history
 from nacre.agent.turn_context import (
@@ -21,7 +26,6 @@ from nacre.agent.turn_context import (
     make_executor,
     measure_direct_tools,
 )
-from nacre.agent.workspace_files import NO_FILES, format_files, read_workspace_files
 from nacre.code_mode import CodeModeRun
 from nacre.config import RunConfig
 from nacre.errors import NacreError, ProviderError, StorageError
@@ -51,9 +55,9 @@ from nacre.tools import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence, Set
 
+    from nacre.agent.prompt_additions import WorkspaceFiles
     from nacre.agent.turn_context import TurnContext
     from nacre.agent.turn_state import StoredTurn
-    from nacre.agent.workspace_files import WorkspaceFiles
     from nacre.code_mode import Runtime
     from nacre.config import AgentConfig, SystemConfig
     from nacre.hooks import AddToPrompt

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nacre.agent import read_workspace_files
+from nacre.agent.prompt_additions import WorkspaceFiles, format_files
 from nacre.agent.turn_loop import build_instructions
-from nacre.agent.workspace_files import WorkspaceFiles, format_files
 from nacre.config import AgentConfig
 from nacre.config.agents import WorkspaceFilesConfig
 from nacre.storage import Store

@@ -1,4 +1,4 @@
-"""The files of a workspace that describe the agent to its model: profile, skills and memory."""
+"""What is added to the prompt of a turn: by hooks, and by files that describe the agent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import logging
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
+from nacre.hooks import AddToPrompt, BeforePromptBuild
 from nacre.json_types import replace_surrogates
 from nacre.tools import FileProblem, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nacre.agent.turn_context import TurnContext
     from nacre.config import AgentConfig
 
 logger = logging.getLogger(__name__)
@@ -46,6 +49,25 @@ _FILES_NOTE: Final = (
     "These files of the workspace are read at the start of each turn. They describe you, the "
     "person you work for, and how to work here."
 )
+
+
+async def collect_additions(turn: TurnContext) -> AddToPrompt:
+    """Ask the `before_prompt_build` hooks what to add to the prompt of the turn."""
+    hooks = turn.service.hooks
+    if not hooks.has_hooks("before_prompt_build"):
+        return AddToPrompt()
+    message = turn.request.user_message
+    found: list[AddToPrompt] = []
+    with turn.stop.cancelling():
+        event = BeforePromptBuild(
+            context=turn.identity,
+            model=turn.models[0],
+            prompt="" if message is None else message.text,
+            message_count=len(turn.transcript.history),
+        )
+        found.append(await hooks.before_prompt_build(event))
+    turn.stop.raise_if_aborted()
+    return found[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,9 +125,12 @@ class _Reader:
 
     def __init__(self, agent: AgentConfig) -> None:
         self._root = agent.workspace
-        self._workspace = Workspace(agent.workspace)
         self._max_characters = agent.workspace_files.max_file_characters
         self._left = agent.workspace_files.max_total_characters
+
+    @cached_property
+    def _workspace(self) -> Workspace:
+        return Workspace(self._root)
 
     def read(self) -> WorkspaceFiles:
         try:

@@ -30,7 +30,6 @@ from nacre.gateway.routes import (
     session_changes,
     sessions,
     trajectories,
-    uploads,
     web,
 )
 from nacre.gateway.routes import system as system_routes
@@ -58,7 +57,6 @@ _ROUTERS: Final = (
     approvals.router,
     contents.router,
     media.router,
-    uploads.router,
     heartbeats.router,
     system_routes.router,
     web.open_router,

@@ -50,7 +50,7 @@ from nacre.errors import ApprovalError, SessionError
 from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.events import EventStreamResponse
-from nacre.gateway.routes.uploads import file_part
+from nacre.gateway.routes.media import file_part
 from nacre.gateway.routing import BEARER, GatewayState, JsonRoute, State, error_responses
 from nacre.json_types import JsonObject, JsonValue, encode_json, get_text
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny

@@ -24,10 +24,9 @@ from nacre.gateway.auth import caller_rights
 from nacre.gateway.errors import RETRY_SECONDS, ApiError, quote_id
 from nacre.gateway.events import EventStreamResponse
 from nacre.gateway.routes.approvals import PendingApproval, pending_approval
-from nacre.gateway.routes.media import MediaInfo, media_info
+from nacre.gateway.routes.media import MediaInfo, attachment_parts, media_info
 from nacre.gateway.routes.messages import UsageInfo, usage_info
 from nacre.gateway.routes.sessions import ToolBytesInfo, tool_bytes_info, turn_reply
-from nacre.gateway.routes.uploads import attachment_parts
 from nacre.gateway.routing import (
     BEARER,
     GatewayState,

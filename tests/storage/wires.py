@@ -58,18 +58,25 @@ class Wire:
                 await anyio.sleep_forever()
             if self._is_cut:
                 return
-            async with (
-                await anyio.connect_tcp("127.0.0.1", self._server_port) as server,
-                anyio.create_task_group() as tasks,
-            ):
-                scope, line = tasks.cancel_scope, _Line()
-                self._scopes.add(scope)
-                try:
-                    tasks.start_soon(self._ask, client, server, line)
-                    await self._answer(server, client, line)
-                finally:
-                    self._scopes.discard(scope)
-                    scope.cancel()
+            try:
+                await self._pass(client)
+            except* anyio.BrokenResourceError:
+                # Either side has reset the connection, as when it closes with data unread.
+                pass
+
+    async def _pass(self, client: SocketStream) -> None:
+        async with (
+            await anyio.connect_tcp("127.0.0.1", self._server_port) as server,
+            anyio.create_task_group() as tasks,
+        ):
+            scope, line = tasks.cancel_scope, _Line()
+            self._scopes.add(scope)
+            try:
+                tasks.start_soon(self._ask, client, server, line)
+                await self._answer(server, client, line)
+            finally:
+                self._scopes.discard(scope)
+                scope.cancel()
 
     async def _ask(self, client: ByteStream, server: ByteStream, line: _Line) -> None:
         is_marked = False

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -30,13 +30,10 @@ from nacre.sandbox import (
 )
 from nacre.sandbox.executor import Worker
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.ray_executor import RayCluster, check_reachable, find_difference
-from nacre.sandbox.ray_supervisor import NodeFacts
+from nacre.sandbox.ray_executor import RayCluster, RayNode, check_reachable, find_difference
+from nacre.sandbox.ray_supervisor import Exchange, NodeFacts
 from tests.sandbox.cell_results import echo, failure_of, value_of
 from tests.sandbox.conftest import HeldHandler
-
-if TYPE_CHECKING:
-    from nacre.sandbox.ray_executor import RayNode
 
 # Ray opens files and sockets that it never closes.
 pytestmark = [
@@ -309,6 +306,40 @@ async def test_an_aborted_program_frees_its_worker(sandbox: Sandbox) -> None:
         worker = await wait_for_worker(cell)
         await cell.abort()
         assert not worker.is_dead
+    assert await value_of(sandbox, "return 1") == 1
+
+
+async def test_an_abort_may_arrive_before_the_program(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray does not promise that a supervisor gets calls in the order in which they were made."""
+    call = RayNode.call
+    delayed: list[tuple[Any, ...]] = []
+    is_requested, is_aborting = anyio.Event(), anyio.Event()
+
+    def delay(node: RayNode, method: str, *arguments: object) -> Awaitable[Any]:
+        if method == "exchange" and not delayed:
+            delayed.append((node, method, *arguments))
+            is_requested.set()
+            return anyio.sleep_forever()
+        if method == "abort":
+            is_aborting.set()
+        return call(node, method, *arguments)
+
+    async def deliver() -> None:
+        await is_aborting.wait()
+        for _ in range(50):
+            await call(delayed[0][0], "describe")
+        assert Exchange(*await call(*delayed[0])).problem == "the program was aborted"
+
+    monkeypatch.setattr(RayNode, "call", delay)
+    cell = sandbox.cell("for (;;);", limits=_LONG)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(deliver)
+            tasks.start_soon(cell.run)
+            await is_requested.wait()
+            await cell.abort()
     assert await value_of(sandbox, "return 1") == 1
 
 

@@ -209,6 +209,7 @@ class RemoteWorker:
         self._outbox: list[bytes] = []
         self._inbox: deque[Frame] = deque()
         self.is_exchanging = False
+        self._exchange_count = 0
         self._is_late = False
         self._problem = ""
         self._is_node_lost = False
@@ -265,6 +266,7 @@ class RemoteWorker:
         seconds = max(until - time.monotonic(), 0.0)
         done = None
         self.is_exchanging = True
+        self._exchange_count += 1
         with anyio.move_on_after(start_seconds + seconds + _TRANSPORT_SECONDS):
             try:
                 arguments = (self._id, start, start_seconds, command, seconds)
@@ -291,7 +293,7 @@ class RemoteWorker:
             return False
         with anyio.move_on_after(_STOP_SECONDS):
             try:
-                return await self._node.call("abort", self._id)
+                return await self._node.call("abort", self._id, self._exchange_count)
             except WorkerDiedError:
                 return False
         return False

@@ -69,6 +69,9 @@ class _Held:
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
         self.exchange: anyio.CancelScope | None = None
+        self.exchange_count = 0
+        self.has_begun = asyncio.Event()
+        """Set at each beginning of an exchange."""
         self.is_idle = asyncio.Event()
         self.is_idle.set()
 
@@ -135,6 +138,8 @@ class NodeSupervisor:
             return Exchange((), problem="the worker process is gone")
         worker, events = held.worker, list[Frame]()
         has_started = not start
+        held.exchange_count += 1
+        held.has_begun.set()
         held.is_idle.clear()
         with anyio.CancelScope() as held.exchange:
             try:
@@ -174,11 +179,18 @@ class NodeSupervisor:
         held.worker.expect_silence()
         return Exchange(_plain(events))
 
-    async def abort(self, worker_id: str) -> bool:
-        """Make the worker drop its VM, also during an exchange. False if it has to be killed."""
+    async def abort(self, worker_id: str, exchange_count: int) -> bool:
+        """Make the worker drop its VM, also during an exchange. False if it has to be killed.
+
+        The count says how many exchanges were requested before: Ray may deliver the last one later
+        than this call, and it must not start a program in a worker that is free.
+        """
         held = self._workers.get(worker_id)
         if held is None:
             return False
+        while held.exchange_count < exchange_count:
+            held.has_begun.clear()
+            await held.has_begun.wait()
         if held.exchange is not None:
             held.exchange.cancel()
             # A worker has only one reader.

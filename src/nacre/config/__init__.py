@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         set_config_member,
         with_setting,
     )
-    from nacre.config.fields import Fields, reject_value
     from nacre.config.folders import (
         NotPrivateError,
         check_private,
@@ -107,6 +106,7 @@ if TYPE_CHECKING:
     )
     from nacre.config.setting_paths import (
         MISSING,
+        Fields,
         Key,
         is_object,
         keys_from,
@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         nearest_key,
         object_at,
         path_from_keys,
+        reject_value,
         unknown_key,
         value_at,
     )
@@ -303,10 +304,6 @@ __getattr__ = lazy_exports(
             "remove_config_member",
             "set_config_member",
         ),
-        "nacre.config.fields": (
-            "Fields",
-            "reject_value",
-        ),
         "nacre.config.folders": (
             "NotPrivateError",
             "check_private",
@@ -379,6 +376,8 @@ __getattr__ = lazy_exports(
             "path_from_keys",
             "unknown_key",
             "value_at",
+            "Fields",
+            "reject_value",
         ),
         "nacre.config.system": (
             "SystemConfig",

@@ -1,4 +1,4 @@
-"""Operating a gateway over HTTP: status, cells, MCP servers, logs, diagnostics, Codex."""
+"""Operating a gateway over HTTP: status, cells, MCP servers, logs, diagnostics, heartbeats."""
 
 import logging
 import os
@@ -19,6 +19,20 @@ NAMED_TOKENS = {
     "auth": {
         "token": TOKEN,
         "tokens": {"reader": {"token": "reader-0123456789abcdef", "scopes": ["read", "run"]}},
+    }
+}
+HEARTBEAT_ALERT: dict[str, Any] = {
+    "outcome": "needs_attention",
+    "notify": True,
+    "summary": "full",
+    "priority": "high",
+}
+HEARTBEATS: dict[str, Any] = {
+    "agents": {
+        "list": [
+            {"id": "main", "heartbeat": {"every": "1h", "target": "last"}},
+            {"id": "other"},
+        ]
     }
 }
 
@@ -181,3 +195,27 @@ async def test_threads_of_codex_are_listed_with_their_sessions(tmp_path: Path) -
         [thread] = (await world.get("/api/codex/threads"))["threads"]
     assert (thread["sessionId"], thread["threadId"], thread["model"]) == ("s", "t", "openai/gpt-5")
     assert (thread["usedTokens"], thread["windowTokens"], thread["provider"]) == (7, 0, None)
+
+
+async def test_a_client_wakes_an_agent_and_reads_what_became_of_it(tmp_path: Path) -> None:
+    script = [Call("heartbeat_respond", HEARTBEAT_ALERT), Say("told"), Say("HEARTBEAT_OK")]
+    async with open_gateway(tmp_path, script, HEARTBEATS) as world:
+        before = await world.get("/api/heartbeats")
+        answer = await world.client.post("/api/heartbeats/main")
+        await world.end_of(answer.json()["runId"])
+        session = await world.get(f"/api/sessions/{answer.json()['sessionId']}")
+        after = await world.get("/api/heartbeats")
+        # An agent without settings can be woken, too.
+        other = await world.client.post("/api/heartbeats/other")
+        await world.end_of(other.json()["runId"])
+        nobody = await world.client.post("/api/heartbeats/nobody")
+
+    [status] = before["heartbeats"]
+    assert (status["agentId"], status["everySeconds"], status["last"]) == ("main", 3600, None)
+    assert (answer.status_code, answer.json()["status"]) == (202, "running")
+    last = after["heartbeats"][0]["last"]
+    assert (last["status"], last["text"], last["priority"]) == ("notified", "full", "high")
+    [turn] = session["turns"]
+    assert (turn["trigger"], turn["sent"]) == ("heartbeat", ["full"])
+    assert [message["text"] for message in session["messages"]] == ["[heartbeat]", "full"]
+    assert (other.status_code, nobody.status_code) == (202, 404)

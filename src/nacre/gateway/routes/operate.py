@@ -1,4 +1,4 @@
-"""Operate the gateway: its status, MCP servers, logs, diagnostics, Codex, other gateways."""
+"""Operate the gateway: status, MCP servers, logs, diagnostics, Codex, gateways, heartbeats."""
 
 import logging
 import os
@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request
+from fastapi import Path as PathParameter
 from pydantic import Field
 
 import nacre
@@ -222,6 +223,42 @@ class GatewaysResponse(ResponseModel):
     """The gateways, the oldest first; none with SQLite, which one gateway serves."""
 
     gateways: tuple[GatewayInfo, ...]
+
+
+class HeartbeatInfo(ResponseModel):
+    """One attempt to wake an agent."""
+
+    status: Literal["skipped", "failed", "running", "quiet", "notified"]
+    time: float
+    reason: str = ""
+    """Why it was skipped: `busy`, `empty_file` or `outside_active_hours`. Otherwise the reason that
+    the agent gave."""
+    run_id: str = ""
+    session_id: str = ""
+    outcome: str = ""
+    """What the agent recorded with `heartbeat_respond`."""
+    summary: str = ""
+    text: str = ""
+    """What the user is told."""
+    priority: str = ""
+    next_check: str = ""
+    error: str = ""
+
+
+class AgentHeartbeatInfo(ResponseModel):
+    """The heartbeats of an agent."""
+
+    agent_id: str
+    every_seconds: float
+    next_time: float
+    last: HeartbeatInfo | None = None
+    """The last attempt since the gateway started."""
+
+
+class HeartbeatsResponse(ResponseModel):
+    """The agents that are woken."""
+
+    heartbeats: tuple[AgentHeartbeatInfo, ...]
 
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -504,6 +541,37 @@ async def list_gateways(state: State) -> GatewaysResponse:
             for record in await cluster.leases.gateways()
         )
     )
+
+
+heartbeats_router = APIRouter(
+    prefix="/api/heartbeats", tags=["heartbeats"], route_class=JsonRoute, dependencies=[BEARER]
+)
+
+
+@heartbeats_router.get("", summary="List heartbeats", responses=error_responses())
+async def list_heartbeats(state: State) -> HeartbeatsResponse:
+    """List the agents that are woken without a message, with the next time and the last attempt."""
+    found = await state.heartbeats.status()
+    return HeartbeatsResponse(
+        heartbeats=tuple(AgentHeartbeatInfo.model_validate(it) for it in found)
+    )
+
+
+@heartbeats_router.post(
+    "/{agent_id}",
+    status_code=202,
+    summary="Wake an agent now",
+    responses=error_responses(404),
+)
+async def wake_agent(
+    agent_id: Annotated[str, PathParameter(max_length=500)], state: State
+) -> HeartbeatInfo:
+    """Wake an agent now, also outside of its active hours. Follow the run of `runId`. It is skipped
+    while a turn of the session runs."""
+    if state.is_closing:
+        raise ApiError(503, "the gateway is shutting down", code="shutting_down")
+    report = await state.heartbeats.wake(agent_id)
+    return HeartbeatInfo.model_validate(report.to_json())
 
 
 def _text_or_none(value: object) -> str | None:

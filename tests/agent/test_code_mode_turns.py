@@ -227,7 +227,7 @@ async def test_a_direct_call_that_needs_a_person_waits_and_is_kept(
             await run.wait()
         assert {"run.waiting", "run.resumed"} <= set(kinds(run))
     # Written in the background; the service is closed now.
-    (record,) = await setup.store.approvals(session_id=run.session_id)
+    (record,) = await setup.store.approvals.find_all(session_id=run.session_id)
     assert (record.state, record.answer) == ("allowed", {"answer": "allow", "how": "always"})
 
 

@@ -178,7 +178,7 @@ async def test_the_approval_stays_open_with_its_id(
         await wait_until_waiting(first)
         (asked,) = first.pending_approvals
     async with open_process(url, tmp_path, payments) as setup:
-        (record,) = await setup.store.approvals()
+        (record,) = await setup.store.approvals.find_all()
         assert (record.id, record.state) == (asked.id, "open")
         run = await continue_turn(setup)
         (request,) = run.pending_approvals
@@ -397,7 +397,7 @@ async def test_an_abort_ends_a_continued_turn(url: str, tmp_path: Path, payments
         assert turn is not None
         assert (turn.status, turn.error) == ("aborted", "enough")
         assert await setup.store.cells.of_run(run.id) == []
-        assert [it.state for it in await setup.store.approvals()] == ["given_up"]
+        assert [it.state for it in await setup.store.approvals.find_all()] == ["given_up"]
         assert await setup.service.continue_turns() == []
     assert payments.done == []
 
@@ -470,7 +470,7 @@ async def test_a_turn_that_cannot_be_continued_is_interrupted_with_the_reason(
         assert turn is not None
         assert turn.status == "interrupted"
         assert reason in turn.error
-        assert [it.state for it in await setup.store.approvals()] == ["given_up"]
+        assert [it.state for it in await setup.store.approvals.find_all()] == ["given_up"]
         assert await setup.store.cells.of_run(first.id) == []
 
 

@@ -55,7 +55,7 @@ async def test_the_same_content_or_item_is_added_once(store: Store) -> None:
     assert first == again == by_item
     assert media.records == (first, other)
     assert [event.data["id"] for event in events.events] == [first.id, other.id]
-    assert await store.media_of_runs(["r"]) == [first, other]
+    assert await store.media.of_runs(["r"]) == [first, other]
 
 
 async def test_what_is_empty_too_large_or_too_much_is_refused() -> None:
@@ -116,7 +116,7 @@ async def test_images_that_a_tool_means_for_the_user_become_media(store: Store) 
 
     [record] = run.media_records
     assert (record.name, record.type) == ("image.png", "image/png")
-    assert await store.media(record.id) == (record, PNG + b"for both")
+    assert await store.media.find(record.id) == (record, PNG + b"for both")
 
 
 def events_of(log: ReplyEventLog) -> list[tuple[str, JsonObject]]:

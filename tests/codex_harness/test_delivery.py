@@ -137,7 +137,7 @@ async def test_a_generated_image_is_delivered_once_also_without_text(
         assert run.result is not None
         assert (run.result.error, run.result.text) == ("", "")
         [record] = run.result.media
-        found = await setup.system.store.media(record.id)
+        found = await setup.system.store.media.find(record.id)
     [item] = run.media.items
     assert (record.name, record.type) == ("ig_1.png", "image/png")
     assert (found, item.path) == ((record, PNG), str(picture))
@@ -157,7 +157,7 @@ async def test_an_image_of_the_real_codex_is_delivered(tmp_path: Path) -> None:
         assert run.result is not None
         assert (run.result.error, run.result.text) == ("", "")
         [record] = run.result.media
-        found = await setup.system.store.media(record.id)
+        found = await setup.system.store.media.find(record.id)
     assert (found, record.type) == ((record, PNG), "image/png")
     [media] = run.media.items
     assert "generated_images" in media.path

@@ -190,9 +190,9 @@ async def test_bad_uploads_and_attachments_are_refused(
         body: dict[str, Any] = {"text": "x", "attachments": ["upload_x"]}
         unknown = await world.client.post("/api/runs", json=body)
         old = await upload(world, b"text", "a.txt")
-        monkeypatch.setattr("nacre.storage.store._MAX_UPLOADS_BYTES", 10)
+        monkeypatch.setattr("nacre.storage.media_store._MAX_UPLOADS_BYTES", 10)
         full = await world.client.post("/api/uploads", content=b"a second text")
-        monkeypatch.setattr("nacre.storage.store.now", lambda: time.time() + 24 * 3600 + 1)
+        monkeypatch.setattr("nacre.storage.media_store.now", lambda: time.time() + 24 * 3600 + 1)
         body = {"attachments": [old["mediaId"]]}
         expired = await world.client.post("/api/runs", json=body)
     assert (empty.status_code, large.status_code) == (400, 413)

@@ -103,7 +103,7 @@ async def test_files_of_a_session_that_is_not_stored_are_served_from_memory(
         run = await world.system.agents.start(TurnRequest(history=[user_message("draw")]))
         result = await run.wait()
         answer = await world.client.get(f"/api/media/{result.media[0].id}")
-        assert await world.system.store.media(result.media[0].id) is None
+        assert await world.system.store.media.find(result.media[0].id) is None
     assert answer.content == PNG
 
 

@@ -225,7 +225,7 @@ async def test_uploads_that_expired_while_it_was_not_running_are_deleted(tmp_pat
         id="u", session_id="", run_id="", name="a.txt", type="text/plain", size=1, created=1.0
     )
     async with open_store(url) as store:
-        await store.add_upload(record, b"x")
+        await store.media.add_upload(record, b"x")
     async with ScriptedProvider([]) as model:
         config = await config_file(tmp_path, model, {"storage": {"url": url}})
         async with served(tmp_path, config) as (gateway, _):

@@ -307,15 +307,15 @@ async def test_an_answered_approval_outlasts_a_server_that_is_away_for_a_while(
         expires=2,
     )
     async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
-        await store.put_approval(asked)
+        await store.approvals.put(asked)
         wire.cut()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(store.put_approval, replace(asked, state="allowed"))
+            tasks.start_soon(store.approvals.put, replace(asked, state="allowed"))
             with anyio.fail_after(5):
                 await waits.failed.wait()
             wire.mend()
 
-        (found,) = await store.approvals()
+        (found,) = await store.approvals.find_all()
         assert found.state == "allowed"
 
 

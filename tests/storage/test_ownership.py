@@ -64,18 +64,18 @@ async def test_the_turns_of_a_store_that_is_gone_are_interrupted(shared_url: str
 async def test_the_open_approvals_of_interrupted_turns_are_given_up(shared_url: str) -> None:
     async with open_store(shared_url) as store:
         await begin(store, "r1")
-        await store.put_approval(approval("gone", "r1"))
+        await store.approvals.put(approval("gone", "r1"))
     async with open_store(shared_url) as store:
         await begin(store, "r2")
-        await store.put_approval(approval("here", "r2"))
+        await store.approvals.put(approval("here", "r2"))
 
         await store.interrupt_open_turns()
 
-        kept = {it.id: it for it in await store.approvals()}
+        kept = {it.id: it for it in await store.approvals.find_all()}
         assert (kept["gone"].state, kept["here"].state) == ("given_up", "open")
         assert kept["gone"].answer == {"answer": "withdrawn"}
         assert kept["gone"].answered is not None
-        assert [it.id for it in await store.approvals(is_closed=True)] == ["gone"]
+        assert [it.id for it in await store.approvals.find_all(is_closed=True)] == ["gone"]
         assert {it.agent_id for it in kept.values()} == {"main"}
 
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nacre.errors import MediaError, SessionError, StorageError
+from nacre.errors import SessionError, StorageError
 from nacre.messages import (
     AssistantMessage,
     Message,
@@ -21,8 +21,7 @@ from nacre.messages import (
     Usage,
     user_message,
 )
-from nacre.storage import ApprovalRecord, Compaction, MediaRecord, StoredMessage, ThreadRecord
-from nacre.storage import store as store_module
+from nacre.storage import Compaction, StoredMessage, ThreadRecord, rows
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -177,7 +176,7 @@ async def test_odd_names_are_just_not_found(store: Store, name: str) -> None:
     assert await store.turn(name) is None
     assert await store.turns(name) == []
     assert await store.events(run_id=name) == await store.events(session_id=name) == []
-    assert await store.approvals(session_id=name) == []
+    assert await store.approvals.find_all(session_id=name) == []
     with pytest.raises(SessionError, match="there is no run"):
         await store.end_turn(name, status="failed", messages=[], usage=NO_USAGE)
     with pytest.raises(SessionError, match="there is no session"):
@@ -443,13 +442,13 @@ async def test_the_messages_of_some_turns_are_read_without_the_others(
         await add_turn(store, f"r{number}", user_message(f"q{number}"), answer(f"a{number}"))
     await store.add_compaction("s", up_to_sequence=3, summary="both")
     loaded: list[str] = []
-    load = store_module.load_message
+    load = rows.load_message
 
     def count(content: str, name: str) -> Message:
         loaded.append(content)
         return load(content, name)
 
-    monkeypatch.setattr(store_module, "load_message", count)
+    monkeypatch.setattr(rows, "load_message", count)
     found = await store.messages_of_turns("s", ["r2", "r1", "gone", "\ud800"])
     assert texts(found) == [(2, "q1"), (3, "a1"), (4, "q2"), (5, "a2")]
     assert len(loaded) == 4
@@ -557,52 +556,6 @@ async def test_events_come_back_in_order_and_from_where_somebody_left_off(store:
     assert await store.events(session_id="s", run_id="r2") == [of_session[3]]
 
 
-def approval(id: str, *, session_id: str = "s", created: float = 1.0) -> ApprovalRecord:
-    return ApprovalRecord(
-        id=id,
-        session_id=session_id,
-        run_id="r",
-        tool_id="openclaw:core:pay",
-        tool_name="pay",
-        input={"to": "Ada"},
-        reason="a large amount",
-        call_id="c1",
-        parent_id="c0",
-        created=created,
-        expires=created + 3600,
-    )
-
-
-async def test_an_approval_is_asked_and_then_answered(store: Store) -> None:
-    asked = approval("a1")
-    await store.put_approval(asked)
-    assert await store.approvals() == [asked]
-
-    answered = replace(
-        asked, state="denied", answer={"answer": "deny"}, answered_by="Grace", answered=2.0
-    )
-    await store.put_approval(answered)
-
-    assert await store.approvals() == [answered]
-
-
-async def test_approvals_are_listed_by_session_and_the_last_first(store: Store) -> None:
-    for number in range(3):
-        await store.put_approval(approval(f"a{number}", created=float(number)))
-    await store.put_approval(approval("b", session_id="other"))
-
-    assert [it.id for it in await store.approvals(session_id="s")] == ["a2", "a1", "a0"]
-    assert [it.id for it in await store.approvals(limit=2)] == ["a2", "b"]
-
-
-async def test_secrets_in_an_approval_are_not_kept(store: Store) -> None:
-    await store.put_approval(replace(approval("a"), input={"to": "Ada", "password": "hunter2"}))
-
-    (kept,) = await store.approvals()
-    assert "hunter2" not in str(kept)
-    assert kept.input["to"] == "Ada"
-
-
 async def test_a_cancelled_caller_does_not_cut_a_turn_in_half(store: Store) -> None:
     await store.add_session(id="s", agent_id="main")
     await store.begin_turn(run_id="r", session_id="s", prompt=None, model="m", surface="direct")
@@ -622,42 +575,6 @@ async def test_a_cancelled_caller_does_not_cut_a_turn_in_half(store: Store) -> N
     assert turn is not None
     assert (turn.status, len(await store.messages("s"))) in [("completed", 1), ("running", 0)]
     await add_turn(store, "r2", user_message("and on"))
-
-
-async def test_media_are_read_with_their_bytes_and_go_with_their_session(store: Store) -> None:
-    content = bytes(range(256)) * 400
-    await store.add_session(id="s", agent_id="main")
-    first = MediaRecord(
-        id="media_1",
-        session_id="s",
-        run_id="run_1",
-        name="pearl.png",
-        type="image/png",
-        size=len(content),
-        created=1.0,
-    )
-    second = replace(first, id="media_2", created=2.0)
-    await store.add_media(second, b"later")
-    await store.add_media(first, content)
-
-    assert await store.media("media_1") == (first, content)
-    assert await store.media_of_runs(["run_1", "run_2"]) == [first, second]
-    assert await store.media_of_runs([]) == []
-    assert await store.media("media_3") is None
-    assert await store.media("\0") is None
-
-    assert await store.delete_session("s")
-    assert await store.media("media_1") is None
-    assert await store.media_of_runs(["run_1"]) == []
-
-
-async def test_media_of_a_session_that_is_not_stored_are_refused(store: Store) -> None:
-    record = MediaRecord(
-        id="m", session_id="gone", run_id="r", name="a", type="text/plain", size=1, created=1.0
-    )
-
-    with pytest.raises(StorageError):
-        await store.add_media(record, b"a")
 
 
 async def test_a_session_has_one_thread_which_goes_with_it(store: Store) -> None:
@@ -740,52 +657,3 @@ async def test_one_message_is_found_by_its_place(store: Store) -> None:
     assert await store.message("s", -1) is None
     assert await store.message("other", 0) is None
     assert await store.message("\0", 0) is None
-
-
-async def test_an_upload_is_found_until_it_expires(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = MediaRecord(
-        id="u1",
-        session_id="",
-        run_id="",
-        name="a.bin",
-        type="application/octet-stream",
-        size=3,
-        created=time.time(),
-    )
-    await store.add_upload(record, b"\0\1\2")
-    assert await store.upload("u1") == (record, b"\0\1\2")
-    assert await store.upload("u2") is None
-    assert await store.upload("\0") is None
-
-    later = time.time() + store_module.UPLOAD_SECONDS + 1
-    monkeypatch.setattr(store_module, "now", lambda: later)
-    assert await store.upload("u1") is None
-    await store.add_upload(replace(record, id="u2", created=later), b"x")
-    monkeypatch.undo()
-    # Deleted, not only hidden.
-    assert await store.upload("u1") is None
-    old = replace(record, id="u3", created=record.created - store_module.UPLOAD_SECONDS)
-    await store.add_upload(old, b"x")
-    assert await store.delete_expired_uploads() == 1
-
-
-async def test_all_uploads_together_have_a_limit(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "_MAX_UPLOADS_BYTES", 10)
-    record = MediaRecord(
-        id="u1", session_id="", run_id="", name="a.txt", type="text/plain", size=6,
-        created=time.time() - store_module.UPLOAD_SECONDS + 60,
-    )  # fmt: skip
-    await store.add_upload(record, b"123456")
-    new = replace(record, id="u2", created=time.time())
-    with pytest.raises(MediaError, match=r"a\.txt has 6 bytes.* have 6; together they may have 10"):
-        await store.add_upload(new, b"123456")
-    assert await store.upload("u2") is None
-    # An expired one does not count.
-    later = time.time() + 120
-    monkeypatch.setattr(store_module, "now", lambda: later)
-    await store.add_upload(new, b"123456")
-    assert await store.upload("u2") is not None

@@ -136,7 +136,7 @@ async def test_a_fork_has_the_turns_up_to_one_and_is_on_its_own(store: Store) ->
     file = MediaRecord(
         id="m", session_id="s", run_id="r1", name="a", type="text/plain", size=1, created=1.0
     )
-    await store.add_media(file, b"x")
+    await store.media.add(file, b"x")
     await store.add_compaction("s", up_to_sequence=1, summary="short")
     await store.add_compaction("s", up_to_sequence=4, summary="longer")
 
@@ -153,8 +153,8 @@ async def test_a_fork_has_the_turns_up_to_one_and_is_on_its_own(store: Store) ->
     assert [it.sequence for it in messages] == [0, 1, 2, 3]
     assert [it.is_summary for it in await store.messages("f")] == [True, False, False]
     assert len(await store.events(session_id="f")) == 2
-    [media] = await store.media_of_runs(run_ids)
-    assert media.id != "m" and (await store.media(media.id) or ("", b""))[1] == b"x"
+    [media] = await store.media.of_runs(run_ids)
+    assert media.id != "m" and (await store.media.find(media.id) or ("", b""))[1] == b"x"
     assert ("f", "user", 2) in await found(store, "pearl")
     await store.delete_session("s")
     assert await found(store, "pearl") == {("f", "user", 0), ("f", "user", 2)}

@@ -71,7 +71,7 @@ class ApprovalLog:
     async def _store_record(self, record: ApprovalRecord) -> bool:
         self._is_writing = True
         try:
-            await self._store.put_approval(record)
+            await self._store.approvals.put(record)
         except StorageError as error:
             logger.error("the approval %s is not kept: %s", record.id, error)
             return False
@@ -214,7 +214,7 @@ class SharedApprovals:
             request = self._queue.find(approval_id)
             return not await self._shared.is_serving(request.context.session_id)
         if self._queue.was_closed(approval_id):
-            record = await self._store.approval(approval_id)
+            record = await self._store.approvals.find(approval_id)
             return record is not None and record.state == "open"
         return True
 
@@ -236,7 +236,7 @@ class SharedApprovals:
 
     async def _find(self, approval_id: str) -> ApprovalRecord | None:
         for _ in range(_LOOKS):
-            record = await self._store.approval(approval_id)
+            record = await self._store.approvals.find(approval_id)
             if record is not None:
                 return record
             # The gateway that asks stores the request a moment after its readers know of it.

@@ -241,7 +241,7 @@ class RunMedia:
             created=time.time(),
         )
         if self._store is not None:
-            await self._store.add_media(record, data)
+            await self._store.media.add(record, data)
         kept = None if self._store is not None else data
         self.items.append(ReplyMedia(record=record, path=path, data=kept))
         self._events.add("media.added", media_to_json(record))

@@ -190,7 +190,7 @@ class AgentService:
         session = await context.store.session(state.session_id)
         if session is None:
             raise SessionError("its session does not exist", code="not_found")
-        asked = await context.store.approvals(session_id=session.id, limit=_MAX_APPROVALS)
+        asked = await context.store.approvals.find_all(session_id=session.id, limit=_MAX_APPROVALS)
         records = {record.id: record for record in asked}
         for approval in stored.approvals:
             earlier = add_decision(approval, records.get(approval.id))

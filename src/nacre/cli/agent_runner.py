@@ -374,7 +374,7 @@ async def save_media(item: ReplyMedia, store: Store) -> str:
     """Write a file that is only in the database to the user's cache; returns its path."""
     data = item.data
     if data is None:
-        found = await store.media(item.record.id)
+        found = await store.media.find(item.record.id)
         data = found[1] if found else b""
     folder = user_folder("cache", os.environ) / "media" / item.record.id
     path = folder / item.record.name

@@ -307,7 +307,7 @@ async def read_whole_session(store: Store, session: SessionRecord, *, limit: int
     run_ids = [record.run_id for record in records]
     for stored in await store.messages_of_turns(session.id, run_ids):
         messages[stored.run_id].append(stored.message)
-    media = await store.media_of_runs(run_ids)
+    media = await store.media.of_runs(run_ids)
     turns: list[WholeTurn] = []
     for record in records:
         # A heartbeat has a prompt that nobody wrote.

@@ -390,7 +390,7 @@ async def _delete_expired_uploads(system: System) -> None:
     while True:
         try:
             await system.store.cells.delete_expired()
-            if count := await system.store.delete_expired_uploads():
+            if count := await system.store.media.delete_expired_uploads():
                 logger.info("%d expired uploads were deleted", count)
         except StorageError as error:
             logger.warning("expired uploads cannot be deleted: %s", error)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+import anyio.to_thread
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from nacre.errors import SessionError, StorageError
@@ -20,9 +21,7 @@ from nacre.messages import (
 )
 from nacre.storage.database import now
 from nacre.storage.records import (
-    ApprovalRecord,
     BegunTurn,
-    MediaRecord,
     MessageRows,
     SessionRecord,
     StoredMessage,
@@ -37,7 +36,6 @@ from nacre.storage.schema import (
     events,
     inbox,
     leases,
-    media,
     messages,
     sessions,
     threads,
@@ -45,12 +43,10 @@ from nacre.storage.schema import (
     turns,
     values,
 )
-from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import ColumnElement
     from sqlalchemy.engine import Connection, RowMapping
 
     from nacre.json_types import JsonObject, JsonValue
@@ -58,8 +54,6 @@ if TYPE_CHECKING:
     from nacre.storage.database import Database
     from nacre.storage.records import Compaction
 
-_REDACTION: Final = Redaction()
-_APPROVAL_JSON_COLUMNS: Final = ("input", "answer")
 _WITHDRAWN: Final = '{"answer":"withdrawn"}'
 # The process was killed before it could write why the turn ended.
 _INTERRUPTED: Final = "the process ended in the middle of the turn"
@@ -124,6 +118,8 @@ _DELETE_CELLS: Final = delete(cells).where(cells.c.run_id == bindparam("of_run")
 _DELETE_TURN_STATE: Final = delete(turn_states).where(turn_states.c.run_id == bindparam("of_run"))
 _ADD_EVENTS: Final = insert(events)
 
+# Decoding this much JSON takes milliseconds, so it happens in a thread.
+_LARGE_CHARACTERS: Final = 200_000
 # PostgreSQL indexes at most about 2,700 bytes per row; an agent id and a key share one index.
 MAX_ID_BYTES: Final = 512
 MAX_KEY_BYTES: Final = 1024
@@ -232,18 +228,6 @@ def change_session(
     if row is None:
         raise session_not_found(session_id)
     return SessionRecord(**row)
-
-
-def parse_cursor(text: str) -> tuple[float, str]:
-    """Parse a `SessionRecord.cursor`; raises SessionError (`invalid`)."""
-    updated, _, session_id = text.partition("~")
-    try:
-        if not is_storable(session_id):
-            raise ValueError
-        return float(updated), session_id
-    except ValueError:
-        problem = f"{text[:80]!r} is not a cursor; give the `cursor` of a listed session"
-        raise SessionError(problem, code="invalid") from None
 
 
 def session_not_found(session_id: str) -> SessionError:
@@ -607,7 +591,29 @@ def find_messages(
     return [(row.sequence, row.run_id, row.content) for row in found]
 
 
-# Events and approvals.
+async def load_messages(session_id: str, found: MessageRows) -> list[StoredMessage]:
+    """Decode the messages that `find_messages` has returned."""
+
+    def load() -> list[StoredMessage]:
+        return [
+            StoredMessage(
+                sequence=sequence,
+                run_id=run_id,
+                message=load_message(content, f"the message {sequence} of session {session_id!r}"),
+            )
+            for sequence, run_id, content in found
+        ]
+
+    if sum(len(content) for _, _, content in found) < _LARGE_CHARACTERS:
+        return load()
+    return await anyio.to_thread.run_sync(load)
+
+
+# Events.
+
+
+def dump_events(run_id: str, events: Sequence[JsonObject]) -> list[str]:
+    return [dump_json(event, f"an event of {run_id}") for event in events]
 
 
 def add_events(
@@ -616,59 +622,6 @@ def add_events(
     rows = [{"run_id": run_id, "session_id": session_id, "event": text} for text in contents]
     if rows:
         connection.execute(_ADD_EVENTS, rows)
-
-
-def approval_to_row(record: ApprovalRecord) -> dict[str, object]:
-    """Return the columns of an approval, with secrets redacted."""
-    row: dict[str, object] = {}
-    for column in fields(record):
-        # Read from the session.
-        if column.name == "agent_id":
-            continue
-        value: object = getattr(record, column.name)
-        if column.name in _APPROVAL_JSON_COLUMNS:
-            value = dump_json(_REDACTION.value(value), f"the approval {record.id}")
-        row[column.name] = clean_text(value) if isinstance(value, str) else value
-    return row
-
-
-def approval_from_row(row: RowMapping) -> ApprovalRecord:
-    name = f"the approval {row['id']!r}"
-    columns: dict[str, Any] = dict(row)
-    for column in _APPROVAL_JSON_COLUMNS:
-        columns[column] = load_json_object(columns[column], name)
-    return ApprovalRecord(**columns)
-
-
-# Media.
-
-
-def find_media(connection: Connection, condition: ColumnElement[bool]) -> list[MediaRecord]:
-    """Return the media without their bytes, oldest first."""
-    columns = [column for column in media.c if column is not media.c.data]
-    query = select(*columns).where(condition).order_by(media.c.created, media.c.id)
-    return [MediaRecord(**row) for row in connection.execute(query).mappings()]
-
-
-def read_media(connection: Connection, media_id: str) -> tuple[MediaRecord, bytes] | None:
-    is_it = media.c.id == media_id
-    found = find_media(connection, is_it)
-    if not found:
-        return None
-    return found[0], bytes(connection.execute(select(media.c.data).where(is_it)).scalar_one())
-
-
-def upload_from_row(row: RowMapping) -> tuple[MediaRecord, bytes]:
-    record = MediaRecord(
-        id=row["id"],
-        session_id="",
-        run_id="",
-        name=row["name"],
-        type=row["type"],
-        size=row["size"],
-        created=row["created"],
-    )
-    return record, bytes(row["data"])
 
 
 # Values that expire.
@@ -681,3 +634,12 @@ def find_value(connection: Connection, kind: str, key: str, time: float) -> Json
     )
     found = connection.execute(query).scalar()
     return None if found is None else load_json_object(found, f"the value of {kind}")
+
+
+def value_to_row(kind: str, key: str, value: JsonObject, expires: float) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "key": check_key(key, f"the key of {kind}"),
+        "value": dump_json(value, f"the value of {kind}"),
+        "expires": expires,
+    }

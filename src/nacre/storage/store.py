@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import anyio.to_thread
-from sqlalchemy import delete, func, insert, select, tuple_
+from sqlalchemy import delete, select
 
-from nacre.errors import MediaError, SessionError
+from nacre.errors import SessionError
 from nacre.messages import Usage
-from nacre.storage import rows, text_search
+from nacre.storage import rows, session_statements, text_search
+from nacre.storage.approval_store import ApprovalStore
 from nacre.storage.cell_store import CellStore
 from nacre.storage.database import now
+from nacre.storage.media_store import MediaStore
 from nacre.storage.records import (
-    ApprovalRecord,
     BegunTurn,
     Compaction,
     MessageRows,
@@ -32,20 +31,13 @@ from nacre.storage.rows import (
     dump_message,
     is_storable,
     load_json_object,
-    load_message,
 )
 from nacre.storage.schema import (
-    approvals,
-    cells,
     events,
-    media,
-    sessions,
     threads,
     turns,
-    uploads,
     values,
 )
-from nacre.storage.session_fork import fork_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,30 +49,16 @@ if TYPE_CHECKING:
     from nacre.messages import Message
     from nacre.storage.cluster import Cluster
     from nacre.storage.database import Database
-    from nacre.storage.records import MediaRecord, TurnStatus
+    from nacre.storage.records import TurnStatus
     from nacre.storage.text_search import SearchHit
 
 SessionChange = Literal["created", "updated", "deleted"]
 SessionWatcher: TypeAlias = "Callable[[str, SessionChange], None]"
 
-UPLOAD_SECONDS: Final = 24 * 3600.0
-"""How long an upload can be attached to a message."""
-_MAX_UPLOADS_BYTES: Final = 256 * 1024 * 1024
-
-# Decoding this much JSON takes milliseconds, so it happens in a thread.
-_LARGE_CHARACTERS: Final = 200_000
 # Room for the messages and events of a few turns.
 _MIN_FREE_BYTES: Final = 16 * 1024 * 1024
 
 
-_NEW_SESSION: Final = {
-    "turn_count": 0,
-    "message_count": 0,
-    "model": "",
-    "queue_mode": "",
-    "service_tier": "",
-    "permission_mode": "",
-}
 _NEW_TURN: Final = {
     "status": "running",
     "input_tokens": 0,
@@ -106,6 +84,10 @@ class Store:
         self._leases = None if self.cluster is None else self.cluster.leases
         self.cells = CellStore(database, self._leases)
         """The suspended cells of runs in code mode, if they are durable."""
+        self.media = MediaStore(database, self._leases)
+        """The files of replies, and uploads."""
+        self.approvals = ApprovalStore(database, self._leases)
+        """The requests for approval, and their answers."""
 
     def watch_sessions(
         self, watcher: SessionWatcher, *, is_local: bool = False
@@ -175,32 +157,24 @@ class Store:
         Raises SessionError (`invalid`) for an id that belongs to another agent or key.
         """
         created = now()
-        row = {
-            "id": check_id(id, "the session id"),
-            "agent_id": check_id(agent_id, "the agent id"),
-            "key": check_key(key, "the session key"),
-            "channel": clean_text(channel),
-            "sender": clean_text(sender),
-            "title": clean_text(title),
-            "created": created,
-            "updated": created,
-            **_NEW_SESSION,
-        }
-        statement = self._database.insert_or_ignore(sessions)
+        new = SessionRecord(
+            id=check_id(id, "the session id"),
+            agent_id=check_id(agent_id, "the agent id"),
+            key=check_key(key, "the session key"),
+            channel=clean_text(channel),
+            sender=clean_text(sender),
+            title=clean_text(title),
+            created=created,
+            updated=created,
+        )
         is_new = False
 
         def work(connection: Connection) -> SessionRecord:
             nonlocal is_new
-            is_new = connection.execute(statement, row).rowcount > 0
-            if is_new and row["title"]:
-                text_search.put_title(connection, id, clean_text(title), created)
-            found = rows.find_session_by_key(connection, agent_id, key) if key else None
-            found = found or rows.find_session(connection, id)
-            if found is None or found.agent_id != agent_id or found.key != key:
-                raise SessionError(
-                    f"the session {id!r} belongs to another agent or key", code="invalid"
-                )
-            return found
+            session, is_new = session_statements.add_session(self._database, connection, new)
+            if is_new and new.title:
+                text_search.put_title(connection, id, new.title, created)
+            return session
 
         session = await self._database.write_through(work)
         if is_new:
@@ -251,31 +225,13 @@ class Store:
         """
         check_id(new_id, "the session id")
 
-        def work(connection: Connection) -> SessionRecord:
-            old = rows.change_session(connection, session_id, {})
-            if rows.find_session(connection, new_id) is not None:
-                raise SessionError(f"there is a session {new_id!r} already", code="invalid")
-            rows.change_session(connection, session_id, {"key": ""})
-            created = now()
-            new = SessionRecord(
-                id=new_id,
-                agent_id=old.agent_id,
-                key=old.key,
-                channel=old.channel,
-                sender=old.sender,
-                created=created,
-                updated=created,
-                model=old.model if keeps_settings else "",
-                queue_mode=old.queue_mode if keeps_settings else "",
-                service_tier=old.service_tier if keeps_settings else "",
-                permission_mode=old.permission_mode if keeps_settings else "",
-            )
-            connection.execute(insert(sessions), asdict(new))
-            return new
-
         if not is_storable(session_id):
             raise rows.session_not_found(session_id)
-        session = await self._database.write(work)
+        session = await self._database.write(
+            lambda it: session_statements.renew_session(
+                it, session_id, new_id, keeps_settings=keeps_settings
+            )
+        )
         self._notify(session_id, "updated")
         self._notify(new_id, "created")
         return session
@@ -284,41 +240,18 @@ class Store:
         """The tokens of all turns of a session that have ended."""
         if not is_storable(session_id):
             return Usage()
-        counts = (turns.c.input_tokens, turns.c.output_tokens, turns.c.cached_tokens)
-        query = select(*(func.coalesce(func.sum(it), 0) for it in counts))
-        query = query.where(turns.c.session_id == session_id)
-
-        def work(connection: Connection) -> Usage:
-            # PostgreSQL adds up to decimals.
-            given, answered, cached = map(int, connection.execute(query).one())
-            return Usage(input_tokens=given, output_tokens=answered, cached_tokens=cached)
-
-        return await self._database.read(work)
+        return await self._database.read(lambda it: session_statements.sum_usage(it, session_id))
 
     async def delete_session(self, session_id: str) -> bool:
         """Delete a session and all that belongs to it; False if there is none.
 
         Raises SessionError while one of its turns runs.
         """
-        its_runs = select(turns.c.run_id).where(turns.c.session_id == session_id)
-        is_running = its_runs.where(turns.c.status == "running").limit(1)
-
-        def work(connection: Connection) -> bool:
-            if connection.execute(is_running).first() is not None:
-                raise SessionError(
-                    f"a turn of the session {session_id} is running; abort it, or wait for its end",
-                    code="busy",
-                )
-            # Messages, turns and media are deleted with the session, and calls with their cells.
-            connection.execute(delete(cells).where(cells.c.session_id == session_id))
-            for table in (events, approvals):
-                connection.execute(delete(table).where(table.c.run_id.in_(its_runs)))
-            deleted = connection.execute(delete(sessions).where(sessions.c.id == session_id))
-            return deleted.rowcount > 0
-
         if not is_storable(session_id):
             return False
-        was_deleted = await self._database.write(work)
+        was_deleted = await self._database.write(
+            lambda it: session_statements.delete_session(it, session_id)
+        )
         if was_deleted:
             self._notify(session_id, "deleted")
         return was_deleted
@@ -335,16 +268,9 @@ class Store:
         """List sessions, last used first; `before` is the `cursor` of the last one listed."""
         if not is_storable(agent_id or "") or not is_storable(key or ""):
             return []
-        query = select(sessions).order_by(sessions.c.updated.desc(), sessions.c.id.desc())
-        if agent_id is not None:
-            query = query.where(sessions.c.agent_id == agent_id)
-        if key is not None:
-            query = query.where(sessions.c.key == key)
-        if before is not None:
-            cursor = rows.parse_cursor(before)
-            query = query.where(tuple_(sessions.c.updated, sessions.c.id) < cursor)
-        if unused_since is not None:
-            query = query.where(sessions.c.updated < unused_since)
+        query = session_statements.select_sessions(
+            agent_id=agent_id, key=key, before=before, unused_since=unused_since
+        )
 
         def work(connection: Connection) -> list[SessionRecord]:
             found = connection.execute(query.limit(limit)).mappings()
@@ -365,7 +291,7 @@ class Store:
             raise rows.session_not_found(session_id)
 
         def work(connection: Connection) -> SessionRecord:
-            new = fork_session(connection, session_id, new_id, last_run_id)
+            new = session_statements.fork_session(connection, session_id, new_id, last_run_id)
             text_search.index_session(connection, new)
             return new
 
@@ -475,7 +401,7 @@ class Store:
         """
         if status == "running":
             raise SessionError("a turn cannot end as `running`", code="invalid")
-        event_texts = _dump_events(run_id, events)
+        event_texts = rows.dump_events(run_id, events)
         ending = {
             "status": status,
             **rows.dump_usage(usage),
@@ -585,11 +511,11 @@ class Store:
             return rows.find_model_messages(connection, session_id)
 
         summary, found = await self._database.read(work)
-        return [*filter(None, [summary]), *await _load_messages(session_id, found)]
+        return [*filter(None, [summary]), *await rows.load_messages(session_id, found)]
 
     async def decode_messages(self, begun: BegunTurn) -> list[StoredMessage]:
         """Return the messages that `begin_turn` has read, as `messages` does."""
-        found = await _load_messages(begun.session.id, begun.message_rows)
+        found = await rows.load_messages(begun.session.id, begun.message_rows)
         return [*filter(None, [begun.summary]), *found]
 
     async def messages_of_turns(
@@ -602,7 +528,7 @@ class Store:
         found = await self._database.read(
             lambda connection: rows.find_messages(connection, session_id, run_ids=ids)
         )
-        return await _load_messages(session_id, found)
+        return await rows.load_messages(session_id, found)
 
     async def message(self, session_id: str, sequence: int) -> StoredMessage | None:
         """Return one message of a session."""
@@ -613,7 +539,7 @@ class Store:
         )
         if not found or found[0][0] != sequence:
             return None
-        return (await _load_messages(session_id, found))[0]
+        return (await rows.load_messages(session_id, found))[0]
 
     async def add_compaction(self, session_id: str, *, up_to_sequence: int, summary: str) -> None:
         """Replace all messages up to that one by `summary` for models; they stay readable.
@@ -639,7 +565,7 @@ class Store:
         """Append events of a trajectory; the session need not be stored."""
         check_id(run_id, "the run id")
         check_key(session_id, "the session id")
-        texts = _dump_events(run_id, events)
+        texts = rows.dump_events(run_id, events)
 
         def work(connection: Connection) -> None:
             self._check_lease(connection, session_id)
@@ -676,141 +602,6 @@ class Store:
                 )
                 for row in connection.execute(query)
             ]
-
-        return await self._database.read(work)
-
-    # Approvals.
-
-    async def put_approval(self, record: ApprovalRecord) -> None:
-        """Store a request for approval; later, with the same id, its answer."""
-        row = {**rows.approval_to_row(record), "id": check_id(record.id, "the approval id")}
-        upsert = self._database.upsert(approvals)
-
-        def work(connection: Connection) -> None:
-            self._check_lease(connection, record.session_id)
-            connection.execute(upsert, row)
-
-        # Writing it twice is harmless, and a short outage must not lose who allowed what.
-        await self._database.write_through(work)
-
-    async def approval(self, approval_id: str) -> ApprovalRecord | None:
-        """Return one approval."""
-        found = await self.approvals(id=approval_id)
-        return found[0] if found else None
-
-    async def approvals(
-        self,
-        *,
-        id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 100,
-        is_closed: bool = False,
-        is_open: bool = False,
-    ) -> list[ApprovalRecord]:
-        """List approvals, newest first; with `is_closed`, only those that are not open, and with
-        `is_open` only the others."""
-        if not is_storable(session_id or "") or not is_storable(id or ""):
-            return []
-        query = (
-            select(approvals, func.coalesce(sessions.c.agent_id, "").label("agent_id"))
-            .outerjoin(sessions, sessions.c.id == approvals.c.session_id)
-            .order_by(approvals.c.created.desc(), approvals.c.id.desc())
-        )
-        if is_closed:
-            query = query.where(approvals.c.state != "open")
-        if is_open:
-            query = query.where(approvals.c.state == "open")
-        if id is not None:
-            query = query.where(approvals.c.id == id)
-        if session_id is not None:
-            query = query.where(approvals.c.session_id == session_id)
-
-        def work(connection: Connection) -> list[ApprovalRecord]:
-            found = connection.execute(query.limit(limit)).mappings()
-            return [rows.approval_from_row(row) for row in found]
-
-        return await self._database.read(work)
-
-    # Media of replies.
-
-    async def add_media(self, record: MediaRecord, data: bytes) -> None:
-        """Store a file of a reply. Its session must be stored."""
-        row = {
-            "id": check_id(record.id, "the media id"),
-            "session_id": record.session_id,
-            "run_id": record.run_id,
-            "name": clean_text(record.name),
-            "type": record.type,
-            "size": record.size,
-            "created": record.created,
-            "data": data,
-        }
-        statement = self._database.insert_or_ignore(media)
-
-        def work(connection: Connection) -> None:
-            self._check_lease(connection, record.session_id)
-            connection.execute(statement, row)
-
-        await self._database.write_through(work)
-
-    async def media(self, media_id: str) -> tuple[MediaRecord, bytes] | None:
-        """Return a file and its bytes."""
-        if not is_storable(media_id):
-            return None
-        return await self._database.read(lambda it: rows.read_media(it, media_id))
-
-    async def media_of_runs(self, run_ids: Sequence[str]) -> list[MediaRecord]:
-        """Return the files of some runs without their bytes, oldest first."""
-        ids = [run_id for run_id in run_ids if is_storable(run_id)]
-        if not ids:
-            return []
-        return await self._database.read(lambda it: rows.find_media(it, media.c.run_id.in_(ids)))
-
-    async def add_upload(self, record: MediaRecord, data: bytes) -> None:
-        """Store a file that a user may attach to a message, and delete the expired ones.
-
-        Raises MediaError if all uploads together would be too large.
-        """
-        row = {
-            "id": check_id(record.id, "the upload id"),
-            "name": clean_text(record.name),
-            "type": record.type,
-            "size": record.size,
-            "created": record.created,
-            "data": data,
-        }
-
-        def work(connection: Connection) -> int:
-            _delete_expired_uploads(connection)
-            stored = select(func.coalesce(func.sum(uploads.c.size), 0))
-            total = int(connection.execute(stored.where(uploads.c.id != record.id)).scalar_one())
-            if total + record.size <= _MAX_UPLOADS_BYTES:
-                connection.execute(self._database.insert_or_ignore(uploads), row)
-            return total
-
-        total = await self._database.write_through(work)
-        if total + record.size > _MAX_UPLOADS_BYTES:
-            raise MediaError(
-                f"{record.name} has {record.size} bytes, and the uploads of the last 24 hours have "
-                f"{total}; together they may have {_MAX_UPLOADS_BYTES}. Try again later, or put "
-                "the file into the workspace of the agent"
-            )
-
-    async def delete_expired_uploads(self) -> int:
-        """Delete the uploads that can no longer be attached, and return how many there were."""
-        return await self._database.write_through(_delete_expired_uploads)
-
-    async def upload(self, upload_id: str) -> tuple[MediaRecord, bytes] | None:
-        """Return an uploaded file that has not expired, and its bytes."""
-        if not is_storable(upload_id):
-            return None
-        query = select(uploads).where(
-            uploads.c.id == upload_id, uploads.c.created > now() - UPLOAD_SECONDS
-        )
-
-        def work(connection: Connection) -> tuple[MediaRecord, bytes] | None:
-            row = connection.execute(query).mappings().first()
-            return None if row is None else rows.upload_from_row(row)
 
         return await self._database.read(work)
 
@@ -855,7 +646,7 @@ class Store:
         self, kind: str, key: str, value: JsonObject, *, expires: float
     ) -> JsonObject | None:
         """Add a value if there is none with this key; otherwise return the existing one."""
-        row = _value_row(kind, key, value, expires)
+        row = rows.value_to_row(kind, key, value, expires)
 
         def work(connection: Connection) -> JsonObject | None:
             connection.execute(delete(values).where(values.c.expires <= now()))
@@ -867,7 +658,7 @@ class Store:
 
     async def put_value(self, kind: str, key: str, value: JsonObject, *, expires: float) -> None:
         """Store a value, in place of an earlier one."""
-        row = _value_row(kind, key, value, expires)
+        row = rows.value_to_row(kind, key, value, expires)
         upsert = self._database.upsert(values)
         await self._database.write_through(lambda it: it.execute(upsert, row))
 
@@ -886,15 +677,6 @@ def _open_cluster(database: Database) -> Cluster | None:
     return Cluster(database)
 
 
-def _value_row(kind: str, key: str, value: JsonObject, expires: float) -> dict[str, object]:
-    return {
-        "kind": kind,
-        "key": check_key(key, f"the key of {kind}"),
-        "value": dump_json(value, f"the value of {kind}"),
-        "expires": expires,
-    }
-
-
 def _count_turn(connection: Connection, session_id: str, title: str) -> SessionRecord:
     """Count a turn of a session; index the title that it gets by that."""
     session, new_title = rows.count_turn(connection, session_id, title=title)
@@ -910,28 +692,3 @@ def _add_messages(
     count, new = rows.add_messages(connection, session_id, run_id, messages)
     text_search.add_messages(connection, session_id, run_id, new, count - len(new), now())
     return count
-
-
-def _dump_events(run_id: str, events: Sequence[JsonObject]) -> list[str]:
-    return [dump_json(event, f"an event of {run_id}") for event in events]
-
-
-async def _load_messages(session_id: str, found: MessageRows) -> list[StoredMessage]:
-    def load() -> list[StoredMessage]:
-        return [
-            StoredMessage(
-                sequence=sequence,
-                run_id=run_id,
-                message=load_message(content, f"the message {sequence} of session {session_id!r}"),
-            )
-            for sequence, run_id, content in found
-        ]
-
-    if sum(len(content) for _, _, content in found) < _LARGE_CHARACTERS:
-        return load()
-    return await anyio.to_thread.run_sync(load)
-
-
-def _delete_expired_uploads(connection: Connection) -> int:
-    expired = uploads.c.created <= now() - UPLOAD_SECONDS
-    return connection.execute(delete(uploads).where(expired)).rowcount

@@ -160,12 +160,14 @@ async def list_approvals(
     ]
     if system.store.cluster is not None:
         here = {it.approval_id for it in pending}
-        open_ones = await system.store.approvals(session_id=session_id, limit=limit, is_open=True)
+        open_ones = await system.store.approvals.find_all(
+            session_id=session_id, limit=limit, is_open=True
+        )
         # Those of other gateways, oldest first.
         pending += [approval_info(it) for it in reversed(open_ones) if it.id not in here]
     if not is_all:
         return ApprovalsResponse(pending=tuple(pending))
-    past = await system.store.approvals(session_id=session_id, limit=limit, is_closed=True)
+    past = await system.store.approvals.find_all(session_id=session_id, limit=limit, is_closed=True)
     return ApprovalsResponse(pending=tuple(pending), past=tuple(map(approval_info, past)))
 
 

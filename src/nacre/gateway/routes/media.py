@@ -106,14 +106,14 @@ async def get_media(media_id: str, state: State) -> Response:
 
 
 async def _find_media(media_id: str, state: GatewayState) -> tuple[MediaRecord, bytes]:
-    found = await state.system.store.media(media_id)
+    found = await state.system.store.media.find(media_id)
     if found is not None:
         return found
     for run in state.system.agents.runs():
         held = run.media.get(media_id)
         if held is not None and held.data is not None:
             return held.record, held.data
-    uploaded = await state.system.store.upload(media_id)
+    uploaded = await state.system.store.media.find_upload(media_id)
     if uploaded is not None:
         return uploaded
     raise ApiError(404, f"there is no file {quote_id(media_id)}")
@@ -156,7 +156,7 @@ async def upload(
         raise ApiError(400, "the body is empty; send the content of the file", path="body")
     record = await _describe(data, name or unquote(x_file_name))
     try:
-        await state.system.store.add_upload(record, data)
+        await state.system.store.media.add_upload(record, data)
     except MediaError as error:
         raise ApiError(413, str(error), code="uploads_full") from None
     return UploadResponse(media_id=record.id, name=record.name, type=record.type, bytes=record.size)
@@ -181,7 +181,7 @@ async def attachment_parts(
     put into the workspace."""
     parts: list[TextPart | ImagePart] = []
     for index, media_id in enumerate(media_ids):
-        found = await state.system.store.upload(media_id)
+        found = await state.system.store.media.find_upload(media_id)
         if found is None:
             raise ApiError(
                 404,

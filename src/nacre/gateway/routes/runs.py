@@ -537,7 +537,7 @@ async def get_run(run_id: str, state: State) -> RunResponse:
         turn,
         agent_id=agent_id,
         last_message=await _last_answer(turn, state),
-        media=await state.system.store.media_of_runs([turn.run_id]),
+        media=await state.system.store.media.of_runs([turn.run_id]),
     )
 
 

@@ -248,7 +248,7 @@ async def get_session(
 async def _turn_infos(turns: list[TurnRecord], state: GatewayState) -> list[TurnInfo]:
     answers: list[TurnInfo] = []
     left = _MAX_EVENTS
-    media = await state.system.store.media_of_runs([turn.run_id for turn in turns])
+    media = await state.system.store.media.of_runs([turn.run_id for turn in turns])
     # Newest first: they are the most important.
     for turn in reversed(turns):
         calls: tuple[CallInfo, ...] = ()

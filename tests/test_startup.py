@@ -41,10 +41,10 @@ async def main():
 asyncio.run(main())
 """
 COMMAND = """
-import atexit, sys
+import atexit, gc, sys
 from nacre.cli.main import main
 sys.argv = ["nacre", "exec", "-e", "return 1 + 1"]
-atexit.register(lambda: print(*sys.modules))
+atexit.register(lambda: print(gc.get_freeze_count(), *sys.modules))
 main()
 print("the process did not end")
 """
@@ -69,8 +69,10 @@ def test_code_mode_imports_only_what_a_program_needs() -> None:
 
 
 def test_the_command_imports_only_what_a_program_needs_and_runs_exit_functions() -> None:
-    value, *modules = run(COMMAND)
+    value, frozen, *modules = run(COMMAND)
     assert value == "2"
+    # No garbage is searched in what is imported.
+    assert int(frozen) > len(modules)
     # Without options, it needs no option parser.
     assert not (FORBIDDEN | {"typer"}) & set(modules)
     assert "nacre.code_mode.runtime" in modules

@@ -49,6 +49,19 @@ main()
 print("the process did not end")
 """
 
+PATTERNS = """
+import re, sys
+compiled = []
+compile = re.compile
+re.compile = lambda text, flags=0: (compiled.append(str(text)), compile(text, flags))[1]
+import nacre.code_mode
+from nacre.telemetry import is_secret_key
+at_import = [text for text in compiled if "passphrase" in text]
+assert is_secret_key("passphrase") and not is_secret_key("title")
+assert is_secret_key("passphrase")
+print(len(at_import), len([text for text in compiled if "passphrase" in text]))
+"""
+
 
 def run(program: str) -> list[str]:
     # Without `site`, whose files may import anything.
@@ -76,3 +89,7 @@ def test_the_command_imports_only_what_a_program_needs_and_runs_exit_functions()
     # Without options, it needs no option parser.
     assert not (FORBIDDEN | {"typer"}) & set(modules)
     assert "nacre.code_mode.runtime" in modules
+
+
+def test_a_pattern_is_compiled_once_at_its_first_use() -> None:
+    assert run(PATTERNS) == ["0", "1"]

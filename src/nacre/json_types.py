@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
+from nacre.lazy_exports import lazy_pattern
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,7 +28,7 @@ _Container: TypeAlias = dict[object, object] | list[object]
 _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, type(None))
 _EXACT_SCALARS = frozenset((*_SCALARS, bool))
-_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_PLAIN_KEY = lazy_pattern(r"[A-Za-z_$][\w$]*", re.ASCII)
 _MAX_SHOWN_KEY = 60
 
 
@@ -321,9 +323,9 @@ take seconds.
 _OPENINGS: Final = (b"[", b"{")
 _MARKS: Final = (*_OPENINGS, b",")
 _PIECE_BYTES: Final = 64 * 1024
-_ESCAPED: Final = re.compile(rb"\\.")
+_ESCAPED: Final = lazy_pattern(rb"\\.")
 # A string ends with its line at the latest, so a quote in an SSE comment hides nothing.
-_TEXT: Final = re.compile(rb'"[^"\r\n]*"?')
+_TEXT: Final = lazy_pattern(rb'"[^"\r\n]*"?')
 
 
 class PartCounter:

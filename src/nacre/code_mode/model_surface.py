@@ -14,6 +14,7 @@ from nacre.code_mode.cells import UNAVAILABLE
 from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.json_types import describe_json_type
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.sandbox import CellId
 from nacre.tools import (
     DefinitionFormat,
@@ -42,22 +43,29 @@ _MAX_SERVER_NAME_BYTES: Final = 400
 _MAX_LINES: Final = 400
 _MAX_LINE_CHARACTERS: Final = 400
 
-_SHEBANG: Final = re.compile(r"#!.{0,80}\b(?:sh|bash|zsh|python[\d.]*)\b")
+_SHEBANG: Final = lazy_pattern(r"#!.{0,80}\b(?:sh|bash|zsh|python[\d.]*)\b")
 # The only words that may follow a word and a space in JavaScript.
 _NO_OPERATOR: Final = r"(?!(?:in|instanceof|of|as|satisfies)\b)"
 _COMMANDS: Final = (
-    r"(?:ls|cd|cat|grep|rg|curl|wget|git|gh|npm|npx|pnpm|yarn|pip3?|python3?|node|deno|bun|echo|mkdir"
-    r"|rm|cp|mv|touch|chmod|sudo|apt|apt-get|brew|docker|kubectl|ssh|scp|tar|unzip|find|sed|awk|head"
-    r"|tail|source|which|make|bash|sh|zsh|uv|cargo)"
+    "ls|cd|cat|grep|rg|curl|wget|git|gh|npm|npx|pnpm|yarn|pip|pip3|python|python3|node|deno|bun|echo"
+    "|mkdir|rm|cp|mv|touch|chmod|sudo|apt|apt-get|brew|docker|kubectl|ssh|scp|tar|unzip|find|sed|awk"
+    "|head|tail|source|which|make|bash|sh|zsh|uv|cargo"
 )
-_SHELL: Final = re.compile(
+# The patterns are large: they are compiled for lines that begin with one of these words.
+_SHELL_WORDS: Final = frozenset(("$", *_COMMANDS.split("|")))
+# fmt: off
+_PYTHON_WORDS: Final = (
+    "async", "class", "def", "elif", "for", "from", "if", "import", "print", "while", "with",
+)
+# fmt: on
+_SHELL: Final = lazy_pattern(
     rf"(?:\$[ \t]+{_NO_OPERATOR}(?:[a-z]|\./)"
     # Two words in sequence, or a word and a string, are a syntax error in JavaScript.
-    rf"|{_COMMANDS}[ \t]+(?:{_NO_OPERATOR}[A-Za-z_\"']"
+    rf"|(?:{_COMMANDS})[ \t]+(?:{_NO_OPERATOR}[A-Za-z_\"']"
     # An option or a path would be a minus or a division of undefined names.
     r"|--?[A-Za-z]|~|\.{1,2}(?:/|[ \t]|$)|/[\w.]|<<))"
 )
-_PYTHON: Final = re.compile(
+_PYTHON: Final = lazy_pattern(
     r"(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\("
     r"|from[ \t]+[\w.]+[ \t]+import[ \t(]"
     r"|import[ \t]+[\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+)*[ \t]*(?:#.*)?$"
@@ -70,7 +78,7 @@ _PYTHON: Final = re.compile(
     r"|print[ \t]+[\"'])"
 )
 # Strings and comments, which may contain anything.
-_TEXT: Final = re.compile(r"\"[^\"]*\"|'[^']*'|//.*")
+_TEXT: Final = lazy_pattern(r"\"[^\"]*\"|'[^']*'|//.*")
 # These are JavaScript as well, or parts of it. They count only if the program is a syntax
 # error, and are compiled then.
 _MAYBE_PYTHON: Final = (
@@ -93,7 +101,7 @@ _TYPES: Final = (
     r"|[\w$)\]]!(?:\.|\[|;|$)"
     r"|\b[\w$]+<[\w$\[\], .|]+>[ \t]*\("
 )
-_UNDEFINED_NAME: Final = re.compile(r"ReferenceError: (?P<name>\w+) is not defined")
+_UNDEFINED_NAME: Final = lazy_pattern(r"ReferenceError: (?P<name>\w+) is not defined")
 _PYTHON_NAMES: Final = {
     "None": "null",
     "True": "true",
@@ -110,7 +118,7 @@ _PYTHON_NAMES: Final = {
     "isinstance": "typeof and instanceof",
     "asyncio": "await and Promise.all",
 }
-_FENCE_LINE: Final = re.compile(r"[ \t]{0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)")
+_FENCE_LINE: Final = lazy_pattern(r"[ \t]{0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -358,7 +366,7 @@ _WHAT_EXEC_TAKES: Final = (
     "exec takes a JavaScript program as `code`: the body of an async function, such as "
     '`return await tools.call("<id>", {})`'
 )
-_RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
+_RUN_ID: Final = lazy_pattern(r"run_[A-Za-z0-9_-]{1,128}")
 _MAX_SHOWN_ID: Final = 60
 
 
@@ -516,13 +524,19 @@ class FencedProgram:
 
 def is_shell(code: str) -> bool:
     line = _first_line(code)
-    return bool(_SHELL.match(line)) or (bool(_SHEBANG.match(line)) and "python" not in line)
+    if line.startswith("#!"):
+        return bool(_SHEBANG.match(line)) and "python" not in line
+    words = line.split(maxsplit=1)
+    return bool(words) and words[0] in _SHELL_WORDS and bool(_SHELL.match(line))
 
 
 def is_python(code: str) -> bool:
-    if _SHEBANG.match(_first_line(code)):
-        return "python" in _first_line(code)
-    return any(map(_PYTHON.match, _plain_lines(code)))
+    line = _first_line(code)
+    if line.startswith("#!") and _SHEBANG.match(line):
+        return "python" in line
+    return any(
+        line.startswith(_PYTHON_WORDS) and _PYTHON.match(line) for line in _plain_lines(code)
+    )
 
 
 def add_language_hint(

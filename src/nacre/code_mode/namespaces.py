@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from enum import Enum
@@ -28,6 +27,7 @@ from nacre.json_types import (
     encode_json,
 )
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_IDENTIFIER: Final = lazy_pattern(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _MAX_SHOWN_CHARACTERS: Final = 80
 _MAX_SHOWN_FUNCTIONS: Final = 20
 _MAX_MAPPER_MESSAGE: Final = 500

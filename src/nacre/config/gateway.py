@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,6 +10,7 @@ from nacre.config.references import key_path
 from nacre.config.setting_paths import member_path
 from nacre.errors import ConfigError
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,10 @@ TokenScope = Literal["read", "run", "approve", "admin"]
 TOKEN_VARIABLE: Final = "NACRE_GATEWAY_TOKEN"
 
 # The format of RFC 6750.
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_TOKEN = lazy_pattern(r"[A-Za-z0-9._~+/-]+=*")
 _MIN_TOKEN_CHARACTERS: Final = 16
-_SQLITE = re.compile(r"sqlite:///(.+)")
-_POSTGRES = re.compile(r"postgres(?:ql)?(://\S+)")
+_SQLITE = lazy_pattern(r"sqlite:///(.+)")
+_POSTGRES = lazy_pattern(r"postgres(?:ql)?(://\S+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

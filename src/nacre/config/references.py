@@ -12,6 +12,7 @@ from nacre.config.folders import home_folder
 from nacre.config.setting_paths import member_path
 from nacre.errors import ConfigError, MissingReferenceError
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +25,10 @@ _MAX_SECRET_BYTES: Final = 65_536
 _OTHERS_MAY_READ: Final = 0o004
 
 # `$${` stands for a plain `${`.
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
-_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.ASCII | re.DOTALL)
-_KIND = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
-_NOT_IN_A_VARIABLE = re.compile(r"\W+", re.ASCII)
+_REFERENCE = lazy_pattern(r"\$\$\{|\$\{([^}]*)\}")
+_VARIABLE = lazy_pattern(r"([A-Za-z_]\w*)(?::-(.*))?", re.ASCII | re.DOTALL)
+_KIND = lazy_pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
+_NOT_IN_A_VARIABLE = lazy_pattern(r"\W+", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, cast
 
 from nacre.errors import ConfigError, MisplacedValueError
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,8 +19,8 @@ Key: TypeAlias = str | int
 MISSING: Final = object()
 """The value of a member that does not exist; null is a value."""
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*", re.ASCII)
-_STEP = re.compile(
+_PLAIN_KEY = lazy_pattern(r"[A-Za-z_$][\w$-]*", re.ASCII)
+_STEP = lazy_pattern(
     r"""\.(?P<name>[^.\[\]"]+)|\[(?P<place>\d{1,9})\]|\[(?P<text>"(?:[^"\\]|\\.)*")\]"""
 )
 _HOW: Final = 'write it like gateway.port, agents.list[0].model or models.providers["my.own"]'
@@ -73,7 +74,7 @@ def _parse_step(step: re.Match[str], path: str) -> Key:
 
 
 # An address with a password may be in any setting by mistake.
-_USER_IN_URL = re.compile(r"://[^\s\"]{1,2048}@")
+_USER_IN_URL = lazy_pattern(r"://[^\s\"]{1,2048}@")
 _MAX_SHOWN: Final = 60
 
 

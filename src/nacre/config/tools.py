@@ -23,6 +23,7 @@ from nacre.config.code_mode import (
 from nacre.config.setting_paths import format_value, member_path, object_at
 from nacre.errors import ConfigError
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,10 +70,10 @@ TOOL_SEARCH_LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
 TOOL_SEARCH_KEYS: Final = ("enabled", "mode", *(limit.key for limit in TOOL_SEARCH_LIMITS.values()))
 """Every key of the object. An object turns Tool Search on, unless it has `enabled: false`."""
 
-_TOOLS = re.compile(
+_TOOLS = lazy_pattern(
     r"(agents[.\[].+\.)?tools(\.(allow|deny|alsoAllow|sandbox|codeMode|toolSearch)\b.*)?", re.DOTALL
 )
-_AGENTS = re.compile(r"agents(\.list(\[\d+\])?|[.\[][^.]+)?", re.DOTALL)
+_AGENTS = lazy_pattern(r"agents(\.list(\[\d+\])?|[.\[][^.]+)?", re.DOTALL)
 
 # A mapping with one of these keys is a config document.
 _DOCUMENT_KEYS: Final = frozenset(

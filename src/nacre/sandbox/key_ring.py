@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import re
 import subprocess
 from contextlib import suppress
 from dataclasses import field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.errors import ConfigError, SnapshotError
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.private_files import read_private
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 32
 _PATH: Final = "sandbox.snapshotKeys"
-_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ID = lazy_pattern(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES: Final = 4
 _COMMAND_SECONDS: Final = 30.0
 _FORMAT: Final = "each line has an id and 32 bytes as base64, such as `k1 <base64>`"

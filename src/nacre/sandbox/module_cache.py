@@ -19,7 +19,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import socket
 import stat
 import sys
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING, Literal
 from nacre.config import NotPrivateError, check_private, private_cache_directory
 from nacre.errors import RuntimeUnavailableError
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if sys.platform != "win32":
     import fcntl
@@ -54,13 +54,13 @@ _LOCK_POLL_SECONDS = 0.02
 _MAX_WORKSPACE_SECONDS = 60 * 60
 _MAX_UNUSED_SECONDS = 30 * 24 * 60 * 60
 
-_KEY = re.compile(r"[0-9a-f]{1,128}")
-_ARTEFACT_NAME = re.compile(r"[0-9a-f]{1,128}\.cwasm")
+_KEY = lazy_pattern(r"[0-9a-f]{1,128}")
+_ARTEFACT_NAME = lazy_pattern(r"[0-9a-f]{1,128}\.cwasm")
 # The id of the building process, and the pid namespace of this id.
-_WORKSPACE_NAME = re.compile(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
+_WORKSPACE_NAME = lazy_pattern(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
 # A temporary directory of modules, with the same ids. Earlier versions did not add them.
 _FALLBACK_PREFIX = "nacre-modules-"
-_FALLBACK_NAME = re.compile(_FALLBACK_PREFIX + r"(?:([0-9]{1,10})-([0-9a-f]{16})-)?\w+")
+_FALLBACK_NAME = lazy_pattern(_FALLBACK_PREFIX + r"(?:([0-9]{1,10})-([0-9a-f]{16})-)?\w+")
 _LOCK_NAME = ".lock"
 
 # Errors for which another directory, or more space in this one, helps.

@@ -17,6 +17,7 @@ from nacre.errors import (
     WorkerProtocolError,
 )
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.sandbox.executor import Worker
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool
@@ -59,7 +60,7 @@ class ByteColumns:
 
 
 # Matches frames in the program; frames of the guest's own code do not help a model.
-_FRAME = re.compile(
+_FRAME = lazy_pattern(
     r"^[ \t]*at (?:(?P<name>.*) \()?"
     r"cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
     re.M,

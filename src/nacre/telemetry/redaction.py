@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 # Matched without case and separators, so that one spelling covers all. Paging cursors and token
 # limits are not secrets, and a record without them would be useless.
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = lazy_pattern(
     r"passw(?:or)?d|passphrase|passcode|pwd$"
     r"|secret(?!ar)|credential|authorization|cookie|bearer"
     r"|(?<!next)(?<!page)(?<!continuation)(?<!sync)(?<!max)(?<!stop)token(?:s|value|hash)?$"
     r"|(?:github|gitlab|azure|devops)pat$"
     r"|^(?:auth|jwt|otp)$"
 )
-_KEY_AT_END: Final = re.compile(r"keys?(?:pem|value|data)?$")
-_SEPARATORS: Final = re.compile(r"[\W_\d]+")
+_KEY_AT_END: Final = lazy_pattern(r"keys?(?:pem|value|data)?$")
+_SEPARATORS: Final = lazy_pattern(r"[\W_\d]+")
 
 # Most names that end with `key` are harmless: `primaryKey`, `sortKey`, `issueKey`. With one of
 # these words before it, the key is a secret.
@@ -189,7 +190,7 @@ _SECRETS: Final = (
 
 # The token of a Discord bot has no marker; the search for its first dot is as fast. The part before
 # that dot is the public id of the bot.
-_BOT_TOKEN: Final = re.compile(
+_BOT_TOKEN: Final = lazy_pattern(
     r"\.(?:(?<=[MNO][\w-]{23}\.)|(?<=[MNO][\w-]{25}\.))[\w-]{6}\.[\w-]{27,40}", re.ASCII
 )
 _MIN_BOT_TOKEN_CHARACTERS: Final = 59

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import re
 import unicodedata
 from collections import Counter
 from dataclasses import field
@@ -16,6 +15,7 @@ from weakref import WeakValueDictionary
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.tools.definition import (
     CORE_OWNER,
     GUEST_SOURCES,
@@ -68,14 +68,14 @@ _OBJECT_MEMBERS: Final = frozenset(
 
 _RESERVED_NAMES: Final = HELPER_NAMES | _OBJECT_MEMBERS
 _MAX_CACHED_NAMES: Final = 20_000
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 # An MCP server object has `resources` and `prompts` besides its tools. Names such as `$api`,
 # `$search` and `__proto__` cannot occur, because `$` and `_` separate words.
 _RESERVED_GUEST_NAMES: Final = _OBJECT_MEMBERS | {"resources", "prompts"}
 _HASH_CHARACTERS: Final = 6
 # Leading capitals, except the last one if it begins a word: `HTML` in `HTMLPage`.
-_FIRST_CAPITALS: Final = re.compile(r"\A(?:[A-Z]+(?![a-z])|[A-Z])")
+_FIRST_CAPITALS: Final = lazy_pattern(r"\A(?:[A-Z]+(?![a-z])|[A-Z])")
 
 _MAX_COMPARED_CHARACTERS: Final = 200
 # Comparing two names letter by letter is slow; letter pairs select the names to compare.

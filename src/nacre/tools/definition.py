@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import sys
 import weakref
 from collections import Counter
@@ -22,6 +21,7 @@ from nacre.errors import ToolDefinitionError, ToolFailedError
 from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, TooLargeError, encode_json, type_name
 from nacre.large_json import SizeLimit, is_plain, is_small, run_in_json_thread
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ CORE_OWNER: Final = "core"
 
 # An id consists of three parts with colons between them. It has no line breaks, and no unpaired
 # surrogates, which cannot be encoded.
-_OWNER = re.compile(r"[^\s:\x00-\x1f\ud800-\udfff]+")
-_NAME = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]+")
+_OWNER = lazy_pattern(r"[^\s:\x00-\x1f\ud800-\udfff]+")
+_NAME = lazy_pattern(r"[^\s\x00-\x1f\ud800-\udfff]+")
 _MAX_NAME_CHARACTERS: Final = 256
 
 _MAX_REFERENCE_CHARACTERS: Final = 1_000
 _MAX_PARTS: Final = 20_000
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_INDEX = lazy_pattern(r"0|[1-9][0-9]{0,8}")
 
 _MAX_KEY_CHARACTERS: Final = 60
 _BYTES = (bytes, bytearray, memoryview)

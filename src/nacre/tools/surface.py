@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -13,6 +12,7 @@ from nacre.errors import CatalogError, NacreError, ToolPayloadError
 from nacre.json_types import NotJsonError, decode_json, describe_json_type, encode_json
 from nacre.large_json import encode_large, is_plain, is_small, run_in_json_thread
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool
 from nacre.tools.definition import part_text, take_images
@@ -37,8 +37,8 @@ _MAX_LISTED_DIFFERENCES: Final = 10
 _MAX_SHOWN_NAME: Final = 120
 _MAX_NAME_CHARACTERS: Final = 64
 _CALL_ID_BYTES: Final = 8
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
+_NOT_IN_NAMES: Final = lazy_pattern(r"[^A-Za-z0-9_-]+")
 
 
 class ToolSurface(Protocol):

@@ -6,13 +6,13 @@ burst, so that a runaway loop is stopped before any request is sent.
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import zstandard
 
+from nacre.lazy_exports import lazy_pattern
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.vm import (
     CompileError,
@@ -50,8 +50,8 @@ _NEVER_SETTLES: Final = (
 )
 # How many characters before a syntax error are searched for `import`.
 _LOOK_BACK: Final = 200
-_ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
-_STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
+_ENDS_WITH_IMPORT = lazy_pattern(r"(?:^|[\s;{}()])import\s*$")
+_STACK_POSITION = lazy_pattern(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
 
 
 class BurstFailure:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from nacre.errors import ToolInputError
 from nacre.json_types import describe_json_type
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.telemetry import REDACTED, Redaction, is_secret_key
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _MAX_TEXT_CHARACTERS: Final = 300
 _MAX_PATH_STEPS: Final = 20
 # In a longer text, the part that is shown could begin after the start of a secret.
 _REDACTION: Final = Redaction(max_text_characters=2_000, max_items=300, max_total_characters=4_000)
-_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_PLAIN_NAME = lazy_pattern(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

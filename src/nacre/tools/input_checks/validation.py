@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import MAX_JSON_DEPTH, decode_json, encode_json
 from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_exports import lazy_pattern
 from nacre.tools.definition import as_dict, as_list, target_of
 from nacre.tools.input_checks.problems import (
     MASK,
@@ -409,7 +410,9 @@ def _walk_values(values: Iterable[object]) -> Iterator[object]:
 
 
 # An escape, a class, a count, or any other character.
-_TOKEN = re.compile(r"\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
+_TOKEN = lazy_pattern(
+    r"\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL
+)
 _MAX_STATES: Final = 1 << 30
 
 

@@ -62,6 +62,13 @@ assert is_secret_key("passphrase")
 print(len(at_import), len([text for text in compiled if "passphrase" in text]))
 """
 
+TERMS = """
+import sys
+from nacre.tools.catalog_search.terms import terms_of
+print(*terms_of("running translations"))
+print(*sys.modules)
+"""
+
 
 def run(program: str) -> list[str]:
     # Without `site`, whose files may import anything.
@@ -93,3 +100,10 @@ def test_the_command_imports_only_what_a_program_needs_and_runs_exit_functions()
 
 def test_a_pattern_is_compiled_once_at_its_first_use() -> None:
     assert run(PATTERNS) == ["0", "1"]
+
+
+def test_the_first_search_imports_the_stemmer_of_one_language() -> None:
+    run_stem, translate_stem, *modules = run(TERMS)
+    assert (run_stem, translate_stem) == ("run", "transl")
+    stemmers = {name.rpartition(".")[2] for name in modules if name.endswith("_stemmer")}
+    assert stemmers == {"english_stemmer"}

@@ -7,17 +7,22 @@ no names of products or companies.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import unicodedata
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 _MAX_TERM_CHARACTERS: Final = 40
 _MAX_KNOWN_WORDS: Final = 50_000
+_STEMMER_PACKAGE: Final = "nacre.tools.catalog_search._snowball"
 
 # Words that say nothing about the purpose of a tool.
 _STOP_WORD_LIST: Final = """
@@ -141,13 +146,26 @@ def _root(stem: str) -> str:
 def _stemmer() -> _Stemmer:
     stemmer: _Stemmer | None = getattr(_of_thread, "stemmer", None)
     if stemmer is None:
-        # Only this module, because `snowballstemmer` itself imports many, and only for a search.
-        from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
-            EnglishStemmer,
-        )
-
-        stemmer = _of_thread.stemmer = cast("_Stemmer", EnglishStemmer())
+        stemmer = _of_thread.stemmer = _stemmer_class()()
     return stemmer
+
+
+@cache
+def _stemmer_class() -> Callable[[], _Stemmer]:
+    """The English stemmer, loaded at the first search.
+
+    Its package imports the stemmers of all languages, which would take 5 MB and most of the time
+    of a first search. So the module is loaded into an empty package with the same path.
+    """
+    spec = find_spec("snowballstemmer")
+    if spec is None or spec.submodule_search_locations is None:
+        raise ImportError("snowballstemmer is not installed", name="snowballstemmer")
+    package = ModuleType(_STEMMER_PACKAGE)
+    package.__path__ = spec.submodule_search_locations
+    # Another thread may be here too; both use one package.
+    sys.modules.setdefault(_STEMMER_PACKAGE, package)
+    module = import_module(f"{_STEMMER_PACKAGE}.english_stemmer")
+    return cast("Callable[[], _Stemmer]", module.EnglishStemmer)
 
 
 # One group of synonyms per line; a word may be in several groups.

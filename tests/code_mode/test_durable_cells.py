@@ -303,6 +303,52 @@ async def test_a_row_that_was_changed_is_refused(store: Store, column: str) -> N
     assert "changed" in error
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cell", {}),
+        ("seal", 5),
+        ("code", 5),
+        ("recordedBursts", "1"),
+        ("output", [5]),
+        ("output", [{"type": "text", "text": 5}]),
+        ("output", [{"type": "image", "mimeType": "image/png"}]),
+    ],
+)
+async def test_a_row_that_is_damaged_is_refused(store: Store, key: str, value: Any) -> None:
+    cell_id = await suspend(store)
+    await change_row(store, data=json.dumps({**json.loads(await _text_of(store)), key: value}))
+    reason, error = await refused(store, cell_id)
+    assert (reason, "its row is damaged" in error) == ("snapshot_invalid", True)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"error": 5}',
+        '{"error": {}}',
+        '{"error": {"message": 5}}',
+        '{"value": NaN}',
+    ],
+)
+async def test_a_stored_result_that_is_damaged_is_an_unknown_outcome(
+    store: Store, result: str
+) -> None:
+    caught = "catch (error) { return {code: error.code, message: error.message} }"
+    code = f"try {{ return await tools.pay({{a: 1, b: 2}}) }} {caught}"
+    cell_id = await suspend(store, code, approvals=ApprovalQueue())
+    call = CallRecord(request_id=1, tool_id="openclaw:app:pay", state="done", result=result)
+    await store.cells.start_call(cell_id, call, epoch=1)
+    resumed = await resume(store, cell_id, approvals=ApprovalQueue())
+    assert isinstance(resumed, Completed)
+    error: Any = resumed.value
+    assert error["code"] == "outcome_unknown"
+    assert "the stored result of openclaw:app:pay is damaged" in error["message"]
+
+
 async def _text_of(store: Store) -> str:
     database = store._database  # pyright: ignore[reportPrivateUsage]
     return await database.read(lambda it: it.execute(cells.select()).mappings().one()["data"])

@@ -59,6 +59,7 @@ OTHER_SESSION: Final = "code mode run belongs to a different session."
 OTHER_RUN: Final = "code mode run belongs to a different agent run."
 ALREADY_RESUMING: Final = "code mode run is already being resumed; wait for that `wait` to return."
 TOO_MANY: Final = "too many suspended code mode runs."
+_DAMAGED: Final = "the suspended program cannot be continued: its row is damaged"
 
 
 @dataclass(slots=True)
@@ -411,7 +412,11 @@ class RunCells:
             self._suspended.being_restored.discard(cell_id)
 
     async def _take_over(self, record: CellRecord, store: CellStore) -> None:
-        _check_scope(CellScope.from_text(record.scope), self._scope)
+        try:
+            scope = CellScope.from_text(record.scope)
+        except ValueError as error:
+            raise CellRefused(_DAMAGED, "snapshot_invalid") from error
+        _check_scope(scope, self._scope)
         epoch = await store.claim(record)
         try:
             if record.seconds_left <= 0:
@@ -429,8 +434,7 @@ class RunCells:
             await store.delete(record.id, epoch=epoch)
             if isinstance(error, CellRefused):
                 raise
-            problem = "the suspended program cannot be continued: its row is damaged"
-            raise CellRefused(problem, "snapshot_invalid") from error
+            raise CellRefused(_DAMAGED, "snapshot_invalid") from error
 
     async def _add_restored(
         self, record: CellRecord, restored: RestoredProgram, epoch: int

@@ -212,6 +212,10 @@ def read_record(record: CellRecord) -> RestoredProgram:
     data = cast("dict[str, Any]", record.data)
     cell: dict[str, Any] = data["cell"]
     open_ids = {number for number, _, _ in cell["requests"]}
+    # The seal covers `cell` only.
+    for key, kind in (("seal", str), ("code", str), ("language", str), ("recordedBursts", int)):
+        if not isinstance(data[key], kind):
+            raise TypeError(f"{key} is {data[key]!r}")
     return RestoredProgram(
         stored=StoredCell(
             cell_id=cast("CellId", record.id),
@@ -262,17 +266,30 @@ def outcome_unknown(tool_id: str) -> ToolFailedError:
 
 
 def answer_from(call: CallRecord) -> CheckedJson:
-    """The recorded answer of a call. Raises HostRequestError if the call has failed."""
-    answer = cast("dict[str, Any]", decode_json(call.result.encode()))
-    error: dict[str, Any] | None = answer.get("error")
-    if error is None:
-        return CheckedJson(answer["value"])
-    raise HostRequestError(
-        error["message"],
-        name=error.get("name", "Error"),
-        code=error.get("code"),
-        data=error.get("data", {}),
-    )
+    """The recorded answer of a call. Raises HostRequestError if the call has failed, and
+    ToolFailedError if the record is damaged."""
+    try:
+        answer = decode_json(call.result.encode())
+    except (NotJsonError, ValueError):
+        answer = None
+    match answer:
+        case {"error": {"message": str(message), **rest}}:
+            data = rest.get("data", {})
+            raise HostRequestError(
+                message,
+                name=str(rest.get("name", "Error")),
+                code=cast("Any", rest.get("code")),
+                data=data if isinstance(data, dict) else {},
+            )
+        case {"value": value, **rest} if not rest:
+            return CheckedJson(value)
+        case _:
+            raise ToolFailedError(
+                f"the stored result of {call.tool_id} is damaged; the call was not repeated. Check "
+                "what it did before you call it again",
+                code="outcome_unknown",
+                tool_id=call.tool_id,
+            )
 
 
 def _output_to_json(item: Output) -> JsonValue:
@@ -284,10 +301,12 @@ def _output_to_json(item: Output) -> JsonValue:
 
 
 def _output_from_json(item: dict[str, Any]) -> Output:
-    match item["type"]:
-        case "image":
-            return cell_results.ImageOutput(media_type=item["mimeType"], data=item["data"])
-        case "json":
-            return cell_results.JsonOutput(value=item["value"])
+    match item:
+        case {"type": "image", "mimeType": str(media_type), "data": str(data)}:
+            return cell_results.ImageOutput(media_type=media_type, data=data)
+        case {"type": "json", "value": value}:
+            return cell_results.JsonOutput(value=value)
+        case {"type": "text", "text": str(text)}:
+            return cell_results.TextOutput(text=text)
         case _:
-            return cell_results.TextOutput(text=item["text"])
+            raise ValueError("an item of the output is not an image, JSON or text")

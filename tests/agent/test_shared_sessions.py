@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -89,17 +90,19 @@ class Gateways:
             while await anyio.to_thread.run_sync(self.server.sql, query) != "1":
                 pass
 
-    def kill(self, setup: AgentSetup) -> None:
-        """End the connection with the lock of a service, and keep it from getting it back."""
+    def kill(self, setup: AgentSetup, *cut: AgentSetup) -> None:
+        """End the connection with the lock of a service, and keep it from getting it back. Those
+        of others are only cut."""
         cluster = cluster_of(setup.store)
 
         async def stay_away() -> None:
             await anyio.sleep_forever()
 
         vars(cluster)["reconnect"] = stay_away
+        owners = ", ".join(cluster_of(each.store).leases.owner for each in (setup, *cut))
         self.server.sql(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
-            f"AND objid = {cluster.leases.owner}"
+            f"AND objid IN ({owners})"
         )
 
 
@@ -459,6 +462,30 @@ async def test_a_session_keeps_its_lease_until_its_turn_continues(gateways: Gate
         assert lease.owner == cluster_of(gateways.other.store).leases.owner
         may_continue.set()
         await until_waiting(await run_at(gateways.other, run.id))
+
+
+async def test_a_gateway_that_has_lost_its_own_lock_waits_for_the_others(
+    gateways: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.agent.shared_sessions._OUTAGE_SECONDS", 3600.0)
+    await start_holding(gateways)
+    cluster = cluster_of(gateways.other.store)
+    take_over, looks = cluster.leases.take_over, list[Any]()
+
+    async def note_look(**options: Any) -> Any:
+        looks.append(options["suspects"])
+        return await take_over(**options)
+
+    vars(cluster.leases)["take_over"] = note_look
+    gateways.kill(gateways.one, gateways.other)
+    locks = f"SELECT count(*) FROM pg_locks WHERE objid = {cluster.leases.owner} AND granted"
+    with anyio.fail_after(30):
+        while await anyio.to_thread.run_sync(gateways.server.sql, locks) != "1":
+            pass
+        looks.clear()
+        while len(looks) < 4:
+            await anyio.lowlevel.checkpoint()
+    assert looks == [frozenset()] * len(looks)
 
 
 async def test_queued_messages_of_a_killed_gateway_run_and_its_turn_is_interrupted(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +17,11 @@ import anyio.to_thread
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import PATIENCE_SECONDS, config_file, served
 from tests.gateway.worlds import DURABLE
-from tests.storage.conftest import postgres, postgres_server
+from tests.plugins.plugin_folders import plugin_folder
+from tests.storage.conftest import own_postgres, postgres, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection
+    from collections.abc import AsyncGenerator, Collection, Sequence
     from pathlib import Path
 
     import httpx2
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from tests.gateway.processes import GatewayProcess
     from tests.storage.conftest import PostgresServer
 
-__all__ = ["postgres", "postgres_server"]
+__all__ = ["own_postgres", "postgres", "postgres_server"]
 
 LOOK_UP: Final = {
     "name": "look_up",
@@ -35,11 +38,36 @@ LOOK_UP: Final = {
     "parameters": {"type": "object"},
 }
 CELL: Final = "return await tools.look_up({q: 1})"
+# Both tools append to a file, so that a call that was made twice is seen.
+PLUGIN: Final = """
+from pathlib import Path
+
+from nacre.plugins.api import AskApproval, PluginApi
+
+
+def register(api: PluginApi) -> None:
+    async def pay(what: str) -> str:
+        "Pay something."
+        return await note(what)
+
+    async def note(what: str) -> str:
+        "Note something."
+        with Path("EFFECTS").open("a") as file:
+            file.write(what + chr(10))
+        return what
+
+    async def ask(event):
+        return AskApproval("money is about to move") if event.tool_name == "pay" else None
+
+    api.add_tool(pay)
+    api.add_tool(note)
+    api.add_hook("before_tool_call", ask)
+"""
 ENDS: Final = ("run.completed", "run.failed", "run.aborted", "run.interrupted")
 
 
 class Model:
-    """Looks up if it is asked to, is slow if it is asked to, and repeats everything else."""
+    """Calls a tool if it is asked to, is slow if it is asked to, and repeats everything else."""
 
     def __init__(self) -> None:
         self.is_slow = anyio.Event()
@@ -49,6 +77,10 @@ class Model:
         last = request.messages[-1]
         if last.role == "tool":
             return Say(f"found {request.last_object['value']}")
+        if request.prompt.startswith(("pay", "note")):
+            tool = request.prompt.partition(" ")[0]
+            what = json.dumps({"what": request.prompt})
+            return Call("exec", {"code": f"return await tools.{tool}({what})"})
         if request.prompt.startswith("look"):
             return Call("exec", {"code": CELL})
         if request.prompt.startswith("slow"):
@@ -114,20 +146,77 @@ class Gateway:
         self.process.signal(signal.SIGCONT)
 
 
+@dataclass(kw_only=True)
+class Talker:
+    """A client with one session that sends a message to the next gateway, and again until it is
+    accepted."""
+
+    gateways: Sequence[Gateway]
+    name: str
+    prompts: list[str] = field(default_factory=list[str])
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    """A turn has ended since this was replaced."""
+    is_over: bool = False
+
+    async def talk(self) -> None:
+        """Run turns, one after the other, until it `is_over`."""
+        at = itertools.cycle(self.gateways)
+        while not self.is_over:
+            prompt = f"note {self.name} {len(self.prompts)}"
+            self.prompts.append(prompt)
+            await follow(at, await self._send(at, prompt))
+            self.answered.set()
+
+    async def _send(self, at: itertools.cycle[Gateway], prompt: str) -> str:
+        body = {"text": prompt, "sessionKey": self.name}
+        while True:
+            answer = await next(at).client.post(
+                "/api/runs", json=body, headers={"idempotency-key": prompt}
+            )
+            if answer.status_code == 202:
+                run_id: str = answer.json()["runId"]
+                return run_id
+            assert answer.status_code == 503, answer.text
+
+
+async def follow(at: itertools.cycle[Gateway], run_id: str) -> None:
+    """Read the events of a run until it is completed. Where a stream ends before, the next gateway
+    continues it."""
+    last, sequences = "", list[int]()
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while True:
+            headers = {"last-event-id": last} if last else {}
+            path = f"/api/runs/{run_id}/events"
+            async with next(at).client.stream("GET", path, headers=headers) as answer:
+                assert answer.status_code in (200, 503), await answer.aread()
+                async for line in answer.aiter_lines():
+                    name, _, value = line.partition(": ")
+                    if name == "id":
+                        last = value
+                    if name == "data" and "sequence" in (event := json.loads(value)):
+                        sequences.append(event["sequence"])
+                        if event["kind"] in ENDS:
+                            assert event["kind"] == "run.completed", event
+                            assert sequences == [*range(len(sequences))]
+                            return
+
+
 @asynccontextmanager
 async def open_gateways(
-    folder: Path, server: PostgresServer, model: ScriptedProvider
-) -> AsyncGenerator[tuple[Gateway, Gateway]]:
+    folder: Path, server: PostgresServer, model: ScriptedProvider, *, count: int = 2
+) -> AsyncGenerator[list[Gateway]]:
+    effects = str(folder / "effects")
+    plugin = plugin_folder(folder, code=PLUGIN.replace("EFFECTS", effects))
     document = {
         **DURABLE,
         "storage": {"url": server.url()},
         "sandbox": {"snapshotKeys": {"file": str(folder / "keys")}},
+        "plugins": {"entryPoints": False, "paths": [str(plugin)]},
     }
     config = await config_file(folder, model, document)
     async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(served(folder, config)) for _ in range(2)]
-        one, other = (Gateway(process=process, client=client) for process, client in opened)
-        yield one, other
+        opened = [await stack.enter_async_context(served(folder, config)) for _ in range(count)]
+        yield [Gateway(process=process, client=client) for process, client in opened]
 
 
 async def sql(server: PostgresServer, statement: str) -> str:
@@ -204,3 +293,56 @@ async def test_a_gateway_that_is_stopped_for_longer_than_its_lease_writes_nothin
                 more = await gateway.start("more", "", sessionId=session_id)
                 await gateway.kinds(more["runId"])
                 texts += ["more", "so more"]
+
+
+async def test_a_server_that_crashes_under_load_and_starts_again_costs_no_turn(
+    own_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    model = Model()
+    async with (
+        ScriptedProvider(model.answer) as provider,
+        open_gateways(tmp_path, own_postgres, provider, count=3) as gateways,
+    ):
+        one, other, third = gateways
+        paying = await one.start("pay 1", "paying")
+        looking = await other.start("look", "looking", clientTools=[LOOK_UP])
+        slow = await one.start("slow", "slow")
+        behind = await one.start("and then", "slow", queueMode="followup")
+        (approval,) = (await one.until_waiting(paying["runId"]))["pendingApprovals"]
+        looked = await other.until_waiting(looking["runId"])
+        with anyio.fail_after(PATIENCE_SECONDS):
+            await model.is_slow.wait()
+        talkers = [Talker(gateways=gateways, name=f"session {n}") for n in range(4)]
+        async with anyio.create_task_group() as tasks:
+            for run in (paying, looking, slow, behind):
+                for gateway in gateways:
+                    tasks.start_soon(follow, itertools.cycle([gateway]), run["runId"])
+            async with anyio.create_task_group() as talks:
+                for talker in talkers:
+                    talks.start_soon(talker.talk)
+                await all_answered(talkers)
+                await anyio.to_thread.run_sync(own_postgres.crash)
+                await anyio.to_thread.run_sync(own_postgres.start_again)
+                for _ in range(2):
+                    await all_answered(talkers)
+                for talker in talkers:
+                    talker.is_over = True
+            path = f"/api/approvals/{approval['approvalId']}"
+            answer = await third.client.post(path, json={"answer": "allow-once"})
+            assert answer.status_code == 200, answer.text
+            answer = await third.deliver(looked, "a pearl")
+            assert answer.status_code == 200, answer.text
+            model.may_end.set()
+        effects = await anyio.Path(tmp_path / "effects").read_text()
+        prompts = [prompt for talker in talkers for prompt in talker.prompts]
+        assert sorted(effects.splitlines()) == sorted(["pay 1", *prompts])
+        assert await sql(own_postgres, "SELECT DISTINCT status FROM nacre_turns") == "completed"
+
+
+async def all_answered(talkers: Sequence[Talker]) -> None:
+    """Wait until each of them has had one more turn."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        for talker in talkers:
+            talker.answered = anyio.Event()
+        for talker in talkers:
+            await talker.answered.wait()

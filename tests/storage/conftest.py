@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -38,6 +39,18 @@ class PostgresServer:
     user: str | None
     port: int = 0
     is_durable: bool = False
+    process: subprocess.Popen[bytes] | None = None
+
+    def crash(self) -> None:
+        """End all processes of the server at once, in the way that it calls immediate."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(timeout=_START_SECONDS)
+
+    def start_again(self) -> None:
+        """Start it with the same data on the same port, and wait until it answers."""
+        self.process = _start(self)
+        assert _gets_ready(self, self.process), "PostgreSQL did not start again"
 
     def run(self, *command: str) -> str:
         """What a program of PostgreSQL prints."""
@@ -110,11 +123,11 @@ def _serve(server: PostgresServer) -> Generator[PostgresServer]:
         *("-D", str(server.folder / "data"), "-U", "nacre", f"--pwfile={secret}", "--no-sync"),
         *("--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"),
     )
-    process = _started(server)
+    server.process = _started(server)
     try:
         yield server
     finally:
-        _stop(process)
+        _stop(server.process)
 
 
 def _started(server: PostgresServer) -> subprocess.Popen[bytes]:
@@ -132,7 +145,7 @@ def _started(server: PostgresServer) -> subprocess.Popen[bytes]:
 def _start(server: PostgresServer) -> subprocess.Popen[bytes]:
     at = (f"-k{server.folder}", f"-p{server.port}", "-h127.0.0.1")
     settings = ("-cmax_connections=100", *(() if server.is_durable else ("-F",)))
-    with (server.folder / "log").open("wb") as log:
+    with (server.folder / "log").open("ab") as log:
         return subprocess.Popen(
             [server.programs / "postgres", "-D", server.folder / "data", *at, *settings],
             cwd="/",
@@ -194,6 +207,13 @@ def postgres(postgres_server: PostgresServer) -> PostgresServer:
     """The server with an empty database."""
     postgres_server.make_empty()
     return postgres_server
+
+
+@pytest.fixture
+def own_postgres() -> Generator[PostgresServer]:
+    """A server that no other test uses, so that it can crash."""
+    with run_server() as server:
+        yield server
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])

@@ -235,6 +235,26 @@ async def test_a_process_that_gets_its_lock_back_keeps_its_sessions(
     await begin(stores[0], "r1")
 
 
+async def test_a_server_that_has_just_started_gives_processes_time_to_get_their_locks_back(
+    own_postgres: PostgresServer,
+) -> None:
+    async with open_store(own_postgres.url()) as one:
+        await register(one)
+        await one.add_session(id="s", agent_id="main")
+        await cluster_of(one).leases.take("s")
+        await begin(one, "r1")
+        await anyio.to_thread.run_sync(own_postgres.crash)
+        await anyio.to_thread.run_sync(own_postgres.start_again)
+        # This process has not tried to connect again yet.
+        async with open_store(own_postgres.url()) as other:
+            assert (await cluster_of(other).leases.take_over()).sessions == ()
+            assert await other.interrupt_open_turns() == 0
+            # From its first sign of life on, its lock counts.
+            await cluster_of(one).leases.renew()
+            (taken,) = (await cluster_of(other).leases.take_over()).sessions
+            assert taken.session_id == "s"
+
+
 async def test_a_message_waits_for_its_turn_whoever_serves_the_session(
     stores: tuple[Store, Store], postgres: PostgresServer
 ) -> None:

@@ -627,14 +627,16 @@ class SharedSessions:
             with anyio.move_on_after(_WATCH_SECONDS):
                 await self._watch_news.wait()
             self._watch_news = anyio.Event()
-            is_calm = anyio.current_time() - last_failure > _OUTAGE_SECONDS
             try:
                 await self._cluster.reconnect()
+                # Attempts that were repeated within `reconnect` are no failures here.
+                last_outage = max(last_failure, self._cluster.reconnection_time)
+                is_calm = anyio.current_time() - last_outage > _OUTAGE_SECONDS
                 found = await self._cluster.leases.take_over(
                     suspects=suspects if is_calm else frozenset()
                 )
             except StorageError as error:
-                if is_calm:
+                if anyio.current_time() - last_failure > _OUTAGE_SECONDS:
                     logger.warning("sessions of other gateways cannot be watched: %s", error)
                 suspects = frozenset[str]()
                 last_failure = anyio.current_time()

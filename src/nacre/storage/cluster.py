@@ -47,9 +47,17 @@ class Cluster:
             for kind, content in payload.items() if isinstance(payload, dict) else ():
                 receive(cast("Notice", kind), content)
 
-        ownership = cast("ServerOwnership", self._database.ownership)
-        await ownership.listen(parse, on_lost=on_lost)
+        await self._ownership.listen(parse, on_lost=on_lost)
 
     async def reconnect(self) -> None:
         """Restore the lock and the notifications if their connection is lost."""
         await self._database.ensure_ownership()
+
+    @property
+    def reconnection_time(self) -> float:
+        """When this was last necessary, by the clock of the event loop."""
+        return self._ownership.restored_time
+
+    @property
+    def _ownership(self) -> ServerOwnership:
+        return cast("ServerOwnership", self._database.ownership)

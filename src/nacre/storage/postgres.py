@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
@@ -30,6 +31,17 @@ CHANNEL: Final = "nacre"
 """The channel of all notifications."""
 # Distinguishes our advisory locks from those of other applications in the same database.
 _ADVISORY_CLASS: Final = 0x6E616372
+# How long after its start a server may be without the locks of processes that were connected to it
+# before: they wait for up to two seconds between their attempts to connect.
+_RETURN_SECONDS: Final = 5.0
+_ALIVE: Final = f"""
+    SELECT objid::text FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE locktype = 'advisory' AND classid = {_ADVISORY_CLASS} AND objsubid = 2
+    AND granted AND datname = current_database()
+    UNION SELECT owner FROM nacre_gateways
+    WHERE renewed < extract(epoch FROM pg_postmaster_start_time())
+    AND clock_timestamp() < pg_postmaster_start_time() + interval '{_RETURN_SECONDS} seconds'
+"""
 # The server detects within about a minute that the machine of a gateway is gone.
 _KEEP_ALIVE: Final = {
     "tcp_keepalives_idle": "30",
@@ -128,6 +140,8 @@ class ServerOwnership:
         self._engine = engine
         self._number = number
         self._connection = connection
+        self.restored_time = -math.inf
+        """When the lock was last restored, by the clock of the event loop."""
         self._receive: Callable[[str], None] | None = None
         self._on_lost: Callable[[], None] = _do_nothing
         self._renewal_lock = anyio.Lock()
@@ -161,6 +175,7 @@ class ServerOwnership:
         # None if the server has not yet detected that the old connection is gone.
         if (connection := await _lock(self._engine, self._number)) is not None:
             lost, self._connection = self._connection, connection
+            self.restored_time = anyio.current_time()
             with anyio.CancelScope(shield=True):
                 await lost.invalidate()
                 await lost.close()
@@ -189,12 +204,7 @@ class ServerOwnership:
         driver.add_termination_listener(note_lost)
 
     def alive(self, connection: Connection) -> set[str]:
-        rows = connection.exec_driver_sql(
-            "SELECT objid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
-            f"WHERE locktype = 'advisory' AND classid = {_ADVISORY_CLASS} AND objsubid = 2 "
-            "AND granted AND datname = current_database()"
-        )
-        return {str(number) for number in rows.scalars()} | {self.owner}
+        return {*connection.exec_driver_sql(_ALIVE).scalars(), self.owner}
 
     async def release(self) -> None:
         self._on_lost = _do_nothing

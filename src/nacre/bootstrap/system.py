@@ -120,8 +120,10 @@ class AgentTools:
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
         """The tools in catalog order, before the policy is applied."""
+        core = self._core_tools_of(agent)
         policy = policy_for(agent.tools, context)
-        return (*self._core_tools_of(agent).permitted_tools(policy), *self._plugins.tools)
+        may_read = any(tool.name == "read" and policy.permits(tool) for tool in core.tools)
+        return (*(core.tools if may_read else core.tools_without_files), *self._plugins.tools)
 
     async def configure(self, config: SystemConfig) -> None:
         """End the commands of agents that were removed or may no longer run commands. Active runs

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nacre.config import CoreToolsConfig
     from nacre.tools.core.message_tool import MessageSink
     from nacre.tools.definition import Tool
-    from nacre.tools.executor import ToolPolicy
 
 
 class CoreTools:
@@ -41,13 +40,8 @@ class CoreTools:
             *web_tools(config.web_fetch),
             message_tool(messages, workspace=Workspace(workspace) if may_send_files else None),
         )
-
-        self._without_files = (*self.tools[:-1], message_tool(messages))
-
-    def permitted_tools(self, policy: ToolPolicy) -> tuple[Tool, ...]:
-        """The tools of a run, in which `message` takes files only if the agent may read them."""
-        may_read = any(tool.name == "read" and policy.permits(tool) for tool in self.tools)
-        return self.tools if may_read else self._without_files
+        self.tools_without_files: tuple[Tool, ...] = (*self.tools[:-1], message_tool(messages))
+        """The same for runs that may not read files: `message` takes none."""
 
     async def end_background_commands(self, reason: str) -> None:
         """End all background commands; new ones are refused with this reason."""

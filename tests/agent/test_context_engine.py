@@ -228,9 +228,9 @@ async def test_guidance_reaches_only_its_surface(open_service: OpenAgent) -> Non
         await setup.turn()
     assert "for all prompts\nfor both" in setup.model.requests[0].instructions
     assert "for Codex" not in setup.model.requests[0].instructions
-    assert contexts.guidance_for("codex_app_server") == ("for Codex", "for both")
+    assert contexts.guidance["codex_app_server"] == ("for Codex", "for both")
     contexts.remove_owner("a")
-    assert contexts.guidance_for("codex_app_server") == ("for both",)
+    assert contexts.guidance["codex_app_server"] == ("for both",)
 
 
 def test_an_engine_needs_an_id_of_its_own() -> None:

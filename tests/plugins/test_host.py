@@ -114,10 +114,10 @@ async def test_a_context_engine_and_guidance_come_and_go_with_their_plugin(
     assert loaded.to_json()["contextEngines"] == ["recall"]
     assert plugins.contexts.engine("recall") is not None
     # Nothing of the second is left, although its guidance was valid.
-    assert plugins.contexts.guidance_for("codex_app_server") == ("Say /recall.",)
+    assert plugins.contexts.guidance["codex_app_server"] == ("Say /recall.",)
     await plugins.host.unload("first")
     assert plugins.contexts.engine("recall") is None
-    assert plugins.contexts.guidance_for("codex_app_server") == ()
+    assert plugins.contexts.guidance["codex_app_server"] == ()
 
 
 @requirement("namespaces:cleared-with-plugin")

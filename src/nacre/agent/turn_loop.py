@@ -106,7 +106,7 @@ class BuiltInHarness:
             added=_turn_instructions(turn),
             has_tools=not turn.request.tools_disabled,
             files=NO_FILES if is_light else await read_workspace_files(turn.agent),
-            hints=turn.service.context_registry.guidance_for("openclaw_main"),
+            hints=turn.service.context_registry.guidance["openclaw_main"],
             engine="" if turn.engine is None else turn.engine.instructions,
         )
         around = (additions.prepend_system_context, instructions, additions.append_system_context)

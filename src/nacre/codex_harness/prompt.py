@@ -160,7 +160,7 @@ async def read_prompt_sources(
         files=await anyio.to_thread.run_sync(read_files, abandon_on_cancel=True),
         deferred_names=tuple(deferred_names),
         reply_mode=turn.reply_mode,
-        guidance=turn.service.context_registry.guidance_for("codex_app_server"),
+        guidance=turn.service.context_registry.guidance["codex_app_server"],
         instructions=turn.request.instructions,
     )
 

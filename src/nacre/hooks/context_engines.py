@@ -131,6 +131,8 @@ class ContextRegistry:
     def __init__(self) -> None:
         self._engines: dict[str, tuple[str, ContextEngine]] = {}
         self._guidance: list[tuple[str, Guidance]] = []
+        self.guidance: dict[PromptSurface, tuple[str, ...]] = dict.fromkeys(PROMPT_SURFACES, ())
+        """The texts for each surface. Those without a scope are only for the built-in harness."""
 
     def add_engine(self, engine: ContextEngine, *, owner: str = "") -> None:
         """Raises HookError if the id is invalid or in use."""
@@ -143,21 +145,24 @@ class ContextRegistry:
     def add_guidance(self, guidance: Guidance, *, owner: str = "") -> None:
         """Raises HookError if it is invalid."""
         check_guidance(guidance)
-        self._guidance.append((owner, guidance))
+        self._set_guidance([*self._guidance, (owner, guidance)])
 
     def remove_owner(self, owner: str) -> None:
         """Remove everything of a plugin."""
         self._engines = {key: it for key, it in self._engines.items() if it[0] != owner}
-        self._guidance = [it for it in self._guidance if it[0] != owner]
+        self._set_guidance([it for it in self._guidance if it[0] != owner])
 
     def engine(self, engine_id: str) -> ContextEngine | None:
         entry = self._engines.get(engine_id)
         return None if entry is None else entry[1]
 
-    def guidance_for(self, surface: PromptSurface) -> tuple[str, ...]:
-        """The texts for a surface. Those without a scope are only for the built-in harness."""
-        return tuple(
-            guidance.text.strip()
-            for _, guidance in self._guidance
-            if surface in (guidance.surfaces or ("openclaw_main",))
-        )
+    def _set_guidance(self, found: list[tuple[str, Guidance]]) -> None:
+        self._guidance = found
+        self.guidance = {
+            surface: tuple(
+                guidance.text.strip()
+                for _, guidance in found
+                if surface in (guidance.surfaces or ("openclaw_main",))
+            )
+            for surface in PROMPT_SURFACES
+        }

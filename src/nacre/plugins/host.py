@@ -312,6 +312,10 @@ class PluginHost:
         self._contexts = ContextRegistry() if contexts is None else contexts
         self.reserved_ids = reserved_ids
         self._loaded: dict[str, _Loaded] = {}
+        self.tools: tuple[Tool, ...] = ()
+        """The tools of all loaded plugins."""
+        self.commands: tuple[PluginCommand, ...] = ()
+        """The chat commands of all loaded plugins."""
         self._others: list[PluginStatus] = []
         # One change at a time, because two simultaneous loads could claim the same name.
         self._lock = anyio.Lock()
@@ -323,16 +327,6 @@ class PluginHost:
         with anyio.CancelScope(shield=True):
             for plugin_id in reversed(list(self._loaded)):
                 await self.unload(plugin_id)
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools of all loaded plugins."""
-        return tuple(tool for it in self._loaded.values() for tool in it.registration.tools)
-
-    @property
-    def commands(self) -> tuple[PluginCommand, ...]:
-        """The chat commands of all loaded plugins."""
-        return tuple(it for each in self._loaded.values() for it in each.registration.commands)
 
     def status(self) -> list[PluginStatus]:
         """The status of all plugins, sorted by id."""
@@ -408,13 +402,20 @@ class PluginHost:
         self._loaded[plugin_id] = _Loaded(
             source=source, entry=entry, registration=registration, modules=modules
         )
+        self._collect_additions()
 
     async def _unload(self, plugin_id: str) -> bool:
         loaded = self._loaded.pop(plugin_id, None)
         if loaded is None:
             return False
+        self._collect_additions()
         await self._roll_back(loaded.registration, loaded.modules)
         return True
+
+    def _collect_additions(self) -> None:
+        registrations = [it.registration for it in self._loaded.values()]
+        self.tools = tuple(tool for it in registrations for tool in it.tools)
+        self.commands = tuple(command for it in registrations for command in it.commands)
 
     async def _roll_back(self, registration: Registration, modules: PluginModules) -> None:
         registration.deactivate(self._hooks, self._namespaces, self._contexts)

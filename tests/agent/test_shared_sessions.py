@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
-    from nacre.agent.shared_sessions import Placed
+    from nacre.agent.session_inbox import Placed
     from nacre.storage import InboxItem, TurnState
     from nacre.trajectory import RunEvent
     from tests.storage.conftest import PostgresServer

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.agent.chat_commands import CommandHandler, CommandLine, ServiceAction
-    from nacre.agent.shared_sessions import Placed
+    from nacre.agent.session_inbox import Placed
     from nacre.agent.turn_context import ServiceContext
     from nacre.agent.turn_request import ResolvedSession
     from nacre.config import AgentConfig, SystemConfig

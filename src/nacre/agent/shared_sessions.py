@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
 from nacre import __version__
 from nacre.agent.remote_runs import RemoteRuns, RunFeedWriter
+from nacre.agent.session_inbox import InboxReader, Placed, check_result, describe_run
 from nacre.agent.session_queue import new_run_id
-from nacre.agent.turn_request import TurnRequest, request_from_json, request_to_json
-from nacre.errors import ApprovalError, LeaseLostError, NacreError, SessionError, StorageError
+from nacre.agent.turn_request import TurnRequest, request_to_json
+from nacre.errors import NacreError, SessionError, StorageError
 from nacre.messages import AssistantMessage, Usage
 from nacre.storage import LiveRunRecord
 from nacre.trajectory import RunEvent
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.remote_runs import RemoteRun
     from nacre.agent.run import AgentRun, RunRegistry
+    from nacre.agent.session_inbox import SessionServer
     from nacre.agent.turn_request import ResolvedSession
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import (
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
         InboxKind,
         Store,
         TakenSession,
-        TurnState,
     )
     from nacre.trajectory import RunEventKind
 
@@ -70,46 +71,6 @@ class _UnansweredError(SessionError):
     """What was sent is in the inbox, and its owner has not answered yet."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
-    """A message that this process runs."""
-
-    run_id: str
-    items: tuple[int, ...] = ()
-    """Where it is in the inbox of its session."""
-    seen: Sequence[RunEvent] | None = None
-    """The known events of the run in a process that was to begin it."""
-
-
-class SessionServer(Protocol):
-    """Serves the sessions of this process; the agent service."""
-
-    async def start_here(self, request: TurnRequest, placed: Placed, /) -> AgentRun:
-        """Start a turn or a command in this process."""
-        ...
-
-    async def continue_here(
-        self, state: TurnState, later: Sequence[RunEvent], /
-    ) -> AgentRun | None:
-        """Continue a turn of another process, with its events after the state; None if that is not
-        possible."""
-        ...
-
-    async def handle(self, item: InboxItem, /) -> JsonObject:
-        """Handle an abort or an answer; returns the result."""
-        ...
-
-    def drop(self, session_id: str, /) -> None:
-        """Another process serves the session now."""
-        ...
-
-    def is_serving(self, session_id: str, /) -> bool: ...
-
-    def is_command(self, request: TurnRequest, /) -> bool:
-        """Whether the message is a chat command, which no turn takes."""
-        ...
-
-
 class SharedSessions:
     """The part of this process in serving the sessions of a database server."""
 
@@ -125,13 +86,12 @@ class SharedSessions:
         self.remote = RemoteRuns(cluster.feed, runs, self)
         """The runs of other processes."""
         self._results: dict[int, anyio.Event] = {}
-        self._handling: set[int] = set()
         self._adopting: set[str] = set()
+        self._inbox = InboxReader(cluster, server, is_adopting=self._adopting.__contains__)
         self._discarded: list[int] = []
-        self._inbox_news = anyio.Event()
         self._watch_news = anyio.Event()
         self._scopes: list[anyio.CancelScope] = []
-        self._is_leaving = self._is_closed = False
+        self._is_closed = False
         self._continues = False
         self.takeover_count = 0
         """How many sessions were taken over."""
@@ -153,7 +113,12 @@ class SharedSessions:
         await self.announce("")
         await self._cluster.listen(self._receive, on_lost=self._watch_news.set)
         self._store.watch_sessions(self._writer.add_session_change, is_local=True)
-        for task in (self._writer.run, self.remote.run, self._renew, self._read_inbox):
+        for task in (
+            self._writer.run,
+            self.remote.run,
+            self._renew,
+            partial(self._inbox.run, tasks),
+        ):
             tasks.start_soon(self._run_task, task)
 
     async def announce(self, address: str) -> None:
@@ -180,7 +145,7 @@ class SharedSessions:
 
     def leave(self) -> None:
         """Take no more messages of others: they stay in the inbox for the next owner."""
-        self._is_leaving = True
+        self._inbox.leave()
 
     async def close(self) -> None:
         """Leave all sessions to the other processes."""
@@ -230,7 +195,7 @@ class SharedSessions:
             session_id=session_id,
             owner="",
             state="queued",
-            data=_describe_run(session.agent.id, session.session_key),
+            data=describe_run(session.agent.id, session.session_key),
         )
         if not accepted.is_new:
             record = await self._find_taker(accepted.number, record)
@@ -254,7 +219,7 @@ class SharedSessions:
             session_id=session_id,
             owner="",
             state="queued",
-            data=_describe_run(request.agent_id, request.session_key),
+            data=describe_run(request.agent_id, request.session_key),
         )
         return await self._wait_for_run(accepted.number, record)
 
@@ -446,7 +411,7 @@ class SharedSessions:
                 while True:
                     item = await self._cluster.inbox.find(number)
                     if item is not None and item.result:
-                        return _check_result(item.result)
+                        return check_result(item.result)
                     if item is None or is_over:
                         # Its run has begun, or has ended.
                         return {}
@@ -471,7 +436,7 @@ class SharedSessions:
         match kind, content:
             case "inbox", str(owner):
                 if owner == self._cluster.leases.owner:
-                    self._inbox_news.set()
+                    self._inbox.wake()
             case "result", int(number):
                 if (event := self._results.get(number)) is not None:
                     event.set()
@@ -493,89 +458,6 @@ class SharedSessions:
                 self._store.note_remote_change(session_id, what)
             case _:
                 pass
-
-    # What others send to this process.
-
-    async def _read_inbox(self) -> None:
-        while True:
-            with anyio.move_on_after(_POLL_SECONDS):
-                await self._inbox_news.wait()
-            self._inbox_news = anyio.Event()
-            leases = self._cluster.leases
-            try:
-                for item in await self._cluster.inbox.open_items():
-                    if item.session_id not in leases.held:
-                        # Another process has given the session to this one.
-                        await leases.take(item.session_id)
-                    if item.session_id not in self._adopting:
-                        await self._handle(item)
-            except StorageError as error:
-                logger.warning("the inbox cannot be read yet: %s", error)
-
-    async def _handle(self, item: InboxItem) -> None:
-        if item.number in self._handling or item.session_id not in self._cluster.leases.held:
-            return
-        if item.kind == "message" and self._is_leaving:
-            return
-        assert self._tasks is not None
-        self._handling.add(item.number)
-        if item.kind == "message":
-            # In order: the next one may join the run of this one.
-            await self._handle_message(item, run_id=item.run_id)
-        else:
-            self._tasks.start_soon(self._handle_request, item)
-
-    async def _handle_message(
-        self, item: InboxItem, *, run_id: str, seen: Sequence[RunEvent] | None = None
-    ) -> AgentRun | None:
-        """Start the turn of a message, and tell the process that has accepted it."""
-        run, is_command = None, False
-        try:
-            request = request_from_json(item.payload, session_id=item.session_id)
-            is_command = self._server.is_command(request)
-            placed = Placed(run_id=run_id, items=(item.number,), seen=seen)
-            run = await self._server.start_here(request, placed)
-            result: JsonObject = {
-                "runId": run.id,
-                "sessionId": run.session_id,
-                "state": run.state,
-                "data": {
-                    **_describe_run(run.agent_id, run.session_key),
-                    "isStored": run.is_stored,
-                    "command": run.command,
-                },
-            }
-        except (NacreError, KeyError, TypeError, ValueError) as error:
-            result = _describe_error(error)
-        is_done = run is None or is_command
-        await self._answer(item, result, state="done" if is_done else "accepted", run=run)
-        return run
-
-    async def _handle_request(self, item: InboxItem) -> None:
-        try:
-            result = await self._server.handle(item)
-        except (NacreError, KeyError, TypeError, ValueError) as error:
-            result = _describe_error(error)
-        await self._answer(item, {"ok": True, **result})
-
-    async def _answer(
-        self,
-        item: InboxItem,
-        result: JsonObject,
-        *,
-        state: Literal["accepted", "done"] = "done",
-        run: AgentRun | None = None,
-    ) -> None:
-        try:
-            await self._cluster.inbox.answer(
-                item, result, state=state, run_id="" if run is None else run.id
-            )
-        except LeaseLostError:
-            logger.info("another gateway handles the inbox item %d", item.number)
-        except StorageError as error:
-            logger.warning("the inbox item %d is not answered: %s", item.number, error)
-        finally:
-            self._handling.discard(item.number)
 
     # Leases.
 
@@ -662,7 +544,7 @@ class SharedSessions:
                 self._adopting.discard(taken.session_id)
         finally:
             self._adopting.difference_update(waiting)
-            self._inbox_news.set()
+            self._inbox.wake()
         return runs
 
     async def _adopt(self, taken: TakenSession) -> list[AgentRun]:
@@ -711,40 +593,14 @@ class SharedSessions:
         if item.kind != "message":
             # An answer may be lost with the process that has handled it.
             if item.state != "done" or (item.kind != "abort" and item.run_id in continued):
-                await self._handle(item)
+                assert self._tasks is not None
+                await self._inbox.handle(item, self._tasks)
             return
         if item.state == "done":
             return
         # The run of a message that steered it, or that it was to begin, may be over.
         is_over = item.run_id in continued or await self._store.turn(item.run_id) is not None
         if is_over:
-            await self._handle_message(item, run_id=new_run_id())
+            await self._inbox.start_turn(item, run_id=new_run_id())
         else:
-            await self._handle_message(item, run_id=item.run_id, seen=seen)
-
-
-def _describe_run(agent_id: str, session_key: str) -> JsonObject:
-    return {"agentId": agent_id, "sessionKey": session_key, "isStored": True, "command": ""}
-
-
-def _check_result(result: JsonObject) -> JsonObject:
-    """Raise the error that another process has described."""
-    match result.get("error"):
-        case {"kind": "approval", "message": str(message)}:
-            raise ApprovalError(message)
-        case {"message": str(message), "code": str(code)}:
-            raise SessionError(message, code=cast("Any", code))
-        case _:
-            return result
-
-
-def _describe_error(error: Exception) -> JsonObject:
-    match error:
-        case ApprovalError():
-            return {"error": {"kind": "approval", "message": str(error)}}
-        case SessionError():
-            return {"error": {"message": error.message, "code": error.code}}
-        case NacreError():
-            return {"error": {"message": str(error), "code": "invalid"}}
-        case _:
-            return {"error": {"message": f"the message is damaged: {error}", "code": "invalid"}}
+            await self._inbox.start_turn(item, run_id=item.run_id, seen=seen)

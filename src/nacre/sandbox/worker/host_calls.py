@@ -1,15 +1,19 @@
-"""The host functions that the engine imports, and the interface of their listener.
+"""The host functions that the engine imports, its clock and random bytes, and their listener.
 
 One `HostCalls` serves all VMs of a worker, one VM at a time, because callbacks can only be created
 before the worker is hardened.
 """
 
 import json
+import os
 import struct
-from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+import time
 
-from nacre.sandbox.worker.guest_inputs import GuestInputs
+# Not `hashlib`, which loads OpenSSL and would double the start time of a worker.
+from _blake2 import blake2b
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Protocol
+
 from nacre.sandbox.worker.wasm_runtime import Imports, Runtime
 
 if TYPE_CHECKING:
@@ -26,6 +30,10 @@ _SLOTS = tuple(struct.Struct(f"<{count}I") for count in range(4))
 _MAX_RANDOM_BYTES = 65536
 _MAX_SHOWN_NAME_BYTES = 100
 _MAX_CACHED_BYTES = 64
+_FIRST_STEP_US: Final = 100
+_STEPS_PER_SIZE: Final = 256
+_BLOCK_BYTES: Final = 64
+_KEY_BYTES: Final = 16
 # The guest uses the same text (guest/src/failures.js).
 MODULES_DISABLED = "module access is disabled in cells"
 
@@ -61,6 +69,88 @@ class GuestListener(Protocol):
     def interrupt(self) -> None:
         """Called every few thousand steps of guest code."""
         ...
+
+
+class GuestInputs:
+    """The clock and the random bytes of the VM that runs: reported for a record, or replayed.
+
+    A record has to be small, although a program may read its clock in a loop. So the clock of a
+    burst moves in steps, and the report has one entry per step. The steps grow with their number.
+    Random bytes come from a keyed hash with a key that the supervisor sends, so a record needs only
+    the key.
+    """
+
+    def __init__(self, *, monotonic_offset_ns: int = 0) -> None:
+        self._offset_us = monotonic_offset_ns // 1000
+        self._key = os.urandom(_KEY_BYTES)
+        self._block_count = 0
+        self._begin_clock(None)
+
+    def begin(self, clock: list[int] | None, seed: str | None) -> None:
+        """Start a burst. `clock` is the report of an earlier run, to be replayed; `seed` is the
+        key of the random bytes from now on."""
+        self._begin_clock(clock)
+        if seed:
+            self._key = bytes.fromhex(seed)
+            self._block_count = 0
+
+    def _begin_clock(self, replayed: list[int] | None) -> None:
+        self.clock: list[int] = []
+        """The report: the wall clock and the monotonic clock in microseconds, the number of reads
+        at this time; then for each step its size and the number of reads after it."""
+        self._replayed = replayed or []
+        self._at = 3
+        self._wall_us = self._monotonic_us = self._real_us = 0
+        self._step_us = _FIRST_STEP_US
+
+    def read_clock(self, *, is_monotonic: bool) -> int:
+        """Return nanoseconds."""
+        step_us = self._replayed_step() if self._at <= len(self._replayed) else self._real_step()
+        if step_us:
+            self._wall_us += step_us
+            self._monotonic_us += step_us
+            self.clock += (step_us, 1)
+        else:
+            self.clock[-1] += 1
+        return (self._monotonic_us if is_monotonic else self._wall_us) * 1000
+
+    def _real_step(self) -> int:
+        now_us = time.monotonic_ns() // 1000
+        if not self.clock:
+            self._wall_us = time.time_ns() // 1000
+            self._monotonic_us = now_us + self._offset_us
+            self._real_us = now_us
+            self.clock += (self._wall_us, self._monotonic_us, 0)
+            return 0
+        step_us = now_us - self._real_us
+        if step_us < self._step_us:
+            return 0
+        self._real_us = now_us
+        if len(self.clock) % (2 * _STEPS_PER_SIZE) == 1:
+            self._step_us *= 2
+        return step_us
+
+    def _replayed_step(self) -> int:
+        if not self.clock:
+            self._wall_us, self._monotonic_us = self._replayed[:2]
+            self.clock += (self._wall_us, self._monotonic_us, 0)
+        if self.clock[-1] < self._replayed[self._at - 1]:
+            return 0
+        # After the last step of the record, the clock goes on from there.
+        self._at += 2
+        if self._at <= len(self._replayed):
+            return self._replayed[self._at - 2]
+        self._real_us = time.monotonic_ns() // 1000
+        return 0
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return random bytes that only the key determines."""
+        blocks: list[bytes] = []
+        for _ in range(0, size, _BLOCK_BYTES):
+            counter = self._block_count.to_bytes(8, "little")
+            blocks.append(blake2b(counter, key=self._key, digest_size=_BLOCK_BYTES).digest())
+            self._block_count += 1
+        return b"".join(blocks)[:size]
 
 
 class HostCalls:

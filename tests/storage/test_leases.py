@@ -245,6 +245,9 @@ async def test_a_server_that_has_just_started_gives_processes_time_to_get_their_
         await begin(one, "r1")
         await anyio.to_thread.run_sync(own_postgres.crash)
         await anyio.to_thread.run_sync(own_postgres.start_again)
+        # As if the server had been down for longer than a lease.
+        expired = "UPDATE nacre_leases SET expires = extract(epoch FROM pg_postmaster_start_time())"
+        await anyio.to_thread.run_sync(own_postgres.sql, expired)
         # This process has not tried to connect again yet.
         async with open_store(own_postgres.url()) as other:
             assert (await cluster_of(other).leases.take_over()).sessions == ()

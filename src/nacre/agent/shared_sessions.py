@@ -53,8 +53,9 @@ _POLL_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 30.0
 # A message is stored, so its sender need not wait until a lease has expired.
 _MESSAGE_SECONDS: Final = 5.0
-# After an outage, other processes need a moment to get their locks back.
+# After an outage, other processes need a moment to get their locks back and renew their leases.
 _OUTAGE_SECONDS: Final = 3.0
+_RETRY_SECONDS: Final = 0.3
 _SWEEP_ROUNDS: Final = 60
 _HAND_OVER_SECONDS: Final = 5.0
 _INTERRUPTED: Final = "the gateway of the run ended in the middle of the turn"
@@ -462,10 +463,10 @@ class SharedSessions:
     # Leases.
 
     async def _renew(self) -> None:
-        rounds = 0
+        rounds, wait_seconds = 0, _RENEW_SECONDS
         while True:
-            await anyio.sleep(_RENEW_SECONDS)
-            leases = self._cluster.leases
+            await anyio.sleep(wait_seconds)
+            wait_seconds, leases = _RENEW_SECONDS, self._cluster.leases
             try:
                 await self._cluster.reconnect()
                 for session_id in await leases.renew():
@@ -480,6 +481,7 @@ class SharedSessions:
                     await self._cluster.inbox.delete_old()
             except StorageError as error:
                 logger.warning("the leases cannot be renewed: %s", error)
+                wait_seconds = _RETRY_SECONDS
 
     async def _release_idle(self) -> None:
         """Give up the sessions without runs. Events of a session without a lease are refused, so
@@ -513,10 +515,10 @@ class SharedSessions:
                 await self._cluster.reconnect()
                 # Attempts that were repeated within `reconnect` are no failures here.
                 last_outage = max(last_failure, self._cluster.reconnection_time)
-                is_calm = anyio.current_time() - last_outage > _OUTAGE_SECONDS
-                found = await self._cluster.leases.take_over(
-                    suspects=suspects if is_calm else frozenset()
-                )
+                if anyio.current_time() - last_outage < _OUTAGE_SECONDS:
+                    suspects = frozenset[str]()
+                    continue
+                found = await self._cluster.leases.take_over(suspects=suspects)
             except StorageError as error:
                 if anyio.current_time() - last_failure > _OUTAGE_SECONDS:
                     logger.warning("sessions of other gateways cannot be watched: %s", error)

@@ -83,10 +83,16 @@ _RELEASE: Final = text(
         WHERE session_id = ANY(:session_ids) AND status = 'running')
     """
 )
+# Nobody could renew a lease while the server was down. 0 is that of an owner that has left.
+_STARTED: Final = "extract(epoch from pg_postmaster_start_time())"
+_EXPIRED: Final = (
+    f"(expires <= {_NOW} AND (expires = 0 "
+    f"OR expires - :seconds > {_STARTED} OR {_NOW} > {_STARTED} + :seconds))"
+)
 _TAKE_OVER: Final = """
     WITH gone AS (
         SELECT session_id FROM nacre_leases
-        WHERE owner <> :owner AND (expires <= {now} OR owner = ANY(:dead)) {condition}
+        WHERE owner <> :owner AND ({expired} OR owner = ANY(:dead)) {condition}
         OR owner = :owner AND :is_uncertain AND NOT session_id = ANY(:known)
         ORDER BY session_id LIMIT :most FOR UPDATE SKIP LOCKED
     )
@@ -95,8 +101,10 @@ _TAKE_OVER: Final = """
     FROM gone WHERE nacre_leases.session_id = gone.session_id
     RETURNING nacre_leases.session_id, nacre_leases.epoch
 """
-_TAKE_OVER_ANY: Final = text(_TAKE_OVER.format(now=_NOW, condition=""))
-_TAKE_OVER_ONE: Final = text(_TAKE_OVER.format(now=_NOW, condition="AND session_id = :session_id"))
+_TAKE_OVER_ANY: Final = text(_TAKE_OVER.format(now=_NOW, expired=_EXPIRED, condition=""))
+_TAKE_OVER_ONE: Final = text(
+    _TAKE_OVER.format(now=_NOW, expired=_EXPIRED, condition="AND session_id = :session_id")
+)
 _ADOPT: Final = tuple(
     map(
         text,

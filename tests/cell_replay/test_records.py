@@ -148,8 +148,13 @@ def bad_answer(data: JsonObject) -> None:
     cast("list[Any]", data["bursts"])[1]["answers"] = [{}]
 
 
+def bad_end(data: JsonObject) -> None:
+    data["end"] = {"status": "failed", "reason": ["aborted"]}
+
+
 DAMAGES = (
     bad_command, bad_seed, bad_clock, bad_limits, bad_language, no_code, bad_bursts, bad_answer,
+    bad_end,
 )  # fmt: skip
 
 

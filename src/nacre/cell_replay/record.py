@@ -195,9 +195,7 @@ class _Reader:
                 cell.bursts.append(self._read_burst(cast("dict[str, Any]", burst), cell.call_id))
             end = data.get("end")
             if end is not None:
-                if not isinstance(end, dict):
-                    raise TypeError("the end is not an object")
-                cell.end = end
+                cell.end = _check_end(end)
 
     def _read_program(self, event: TrajectoryEvent, cell_id: str) -> RecordedCell:
         program = event.data.get("program")
@@ -262,6 +260,15 @@ class _Reader:
         return RecordedAnswer(
             id=int(number), is_success=bool(is_success), value=value, is_exact=not inexact
         )
+
+
+def _check_end(end: JsonValue) -> JsonObject:
+    if not isinstance(end, dict):
+        raise TypeError("the end is not an object")
+    for key in ("status", "reason"):
+        if not isinstance(end.get(key, ""), str):
+            raise TypeError(f"the {key} of the end is not text")
+    return end
 
 
 _PROBLEMS: Final = (

@@ -6,6 +6,7 @@ import pickle
 import threading
 import weakref
 from dataclasses import field
+from typing import ClassVar
 
 import pytest
 
@@ -137,6 +138,58 @@ def test_a_mistake_in_the_fields_is_an_error_at_the_first_use() -> None:
 
     with pytest.raises(ValueError, match="mutable default"):
         Wrong()
+
+
+def test_the_first_instances_need_no_code_and_later_ones_get_it() -> None:
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class Point(Base):
+        x: int
+        y: list[int] = field(default_factory=list[int])
+
+    points = [Point(name="p", x=number) for number in range(3)]
+    assert [point.x for point in points] == [0, 1, 2]
+    assert points[0].y is not points[1].y
+    assert points[0] != points[1]
+    assert points[0] == Point(name="p", x=0)
+    # It is the general one, which has no names of fields.
+    assert "x" not in Point.__init__.__code__.co_varnames
+    more = [Point(name="p", x=number) for number in range(30)]
+    assert "x" in Point.__init__.__code__.co_varnames
+    assert more[29] == Point(name="p", x=29, tags=["a"])
+    assert points[2] == more[2]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        points[0].x = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_class_variables_and_fields_that_no_argument_sets_are_left_to_the_library() -> None:
+    @dataclass(frozen=True)
+    class Child(Positional):
+        kind: ClassVar[str] = "child"
+        third: int = 3
+
+    assert repr(Child(1, third=4)) == f"{Child.__qualname__}(first=1, second=2, third=4)"
+    assert Child.kind == "child"
+
+
+def test_fields_match_by_position() -> None:
+    match Positional(1):
+        case Positional(first, second):
+            assert (first, second) == (1, 2)
+
+
+def test_fields_and_bases_that_the_library_refuses_are_errors() -> None:
+    @dataclass(frozen=True)
+    class WrongOrder(Positional):
+        third: int
+
+    @dataclass()
+    class NotFrozen(Positional):
+        third: int = 3
+
+    with pytest.raises(SyntaxError, match="default"):
+        WrongOrder(1, 2, 3)
+    with pytest.raises(TypeError, match="frozen"):
+        NotFrozen(1)
 
 
 def test_threads_that_use_a_class_at_once_all_get_instances() -> None:

@@ -41,8 +41,10 @@ async def main():
 asyncio.run(main())
 """
 COMMAND = """
-import atexit, gc, sys
+import atexit, gc, sys, threading
 from nacre.cli.main import main
+# It ends when Python begins to exit.
+threading.Thread(target=threading.main_thread().join).start()
 sys.argv = ["nacre", "exec", "-e", "return 1 + 1"]
 atexit.register(lambda: print(gc.get_freeze_count(), *sys.modules))
 main()

@@ -41,14 +41,17 @@ def _run(arguments: list[str]) -> int:
 
 
 def exit_with_deadline(status: int) -> None:
-    """End the process. If other threads still run, limit the time that Python waits for them."""
+    """End the process. If other threads still run, limit the time to wait for them."""
     import threading
+    from contextlib import suppress
 
     others = (it for it in threading.enumerate() if it is not threading.main_thread())
     if any(not thread.daemon for thread in others):
         threading.Thread(target=_force_exit, args=(status,), daemon=True).start()
-    else:
-        _exit_at_once(status)
+        # What Python does before its exit functions. Ctrl-C ends the wait.
+        with suppress(KeyboardInterrupt):
+            threading._shutdown()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+    _exit_at_once(status)
 
 
 def _exit_at_once(status: int) -> None:

@@ -51,6 +51,14 @@ main()
 print("the process did not end")
 """
 
+WORKER = """
+import sys
+import nacre.sandbox.worker.main
+from nacre.sandbox.worker.cell_worker import zstandard
+packed = zstandard.ZstdCompressor().compress(b"text")
+assert zstandard.ZstdDecompressor().decompress(packed) == b"text"
+print(*sys.modules)
+"""
 PATTERNS = """
 import re, sys
 compiled = []
@@ -109,3 +117,9 @@ def test_the_first_search_imports_the_stemmer_of_one_language() -> None:
     assert (run_stem, translate_stem) == ("run", "transl")
     stemmers = {name.rpartition(".")[2] for name in modules if name.endswith("_stemmer")}
     assert stemmers == {"english_stemmer"}
+
+
+def test_a_worker_imports_only_what_it_needs() -> None:
+    modules = set(run(WORKER))
+    assert not modules & (FORBIDDEN | {"dataclasses", "hashlib", "platform", "signal", "socket"})
+    assert "nacre.sandbox.worker.vm" in modules

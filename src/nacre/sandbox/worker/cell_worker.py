@@ -8,9 +8,10 @@ burst, so that a runaway loop is stopped before any request is sent.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NoReturn
-
-import zstandard
+from importlib import import_module
+from importlib.machinery import ExtensionFileLoader, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nacre.lazy_exports import lazy_pattern
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
@@ -33,6 +34,24 @@ from nacre.sandbox.worker_protocol import (
     WorkerConnection,
     encode_frame,
 )
+
+
+def _import_zstandard() -> ModuleType:
+    """The compiled module alone. Its package imports `platform`, a twentieth of the start."""
+    package = PathFinder.find_spec("zstandard")
+    folders = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("zstandard.backend_c", folders)
+    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):
+        return import_module("zstandard")
+    module = spec.loader.create_module(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    import zstandard
+else:
+    zstandard = _import_zstandard()
 
 _COMPRESSION_LEVEL: Final = 3
 _STARTED: Final = encode_frame(Event.STARTED, {})

@@ -5,10 +5,11 @@ supervisor. It has one thread. While guest code runs, the engine calls back ever
 to check the deadline and to look for an ABORT.
 """
 
+# Not `signal`, which makes enumerations of all signals.
+import _signal
 import gc
 import json
 import os
-import signal
 import sys
 from typing import Any, Final, NoReturn, Protocol
 
@@ -36,9 +37,9 @@ class _Worker(Protocol):
 
 def serve(settings_json: str) -> NoReturn:
     """Serve one supervisor until it closes the socket."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM):
         # Ignored signals are inherited, for example under nohup.
-        signal.signal(number, signal.SIG_DFL)
+        _signal.signal(number, _signal.SIG_DFL)
     connection = WorkerConnection(json.loads(settings_json)["socket"])
     try:
         set_up = connection.receive()

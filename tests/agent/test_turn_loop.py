@@ -1,12 +1,19 @@
 """A turn: the model is asked, its calls are made, and it answers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
 import pytest
 
 from nacre.agent import ClientTool, TurnRequest
-from nacre.errors import ConfigError, ProviderError, SessionError, ToolDefinitionError
+from nacre.errors import (
+    ConfigError,
+    ProviderError,
+    SessionError,
+    ToolDefinitionError,
+    ToolServerError,
+)
 from nacre.hooks import (
     AgentEnd,
     BeforeAgentFinalize,
@@ -27,11 +34,14 @@ from nacre.messages import (
     user_message,
 )
 from nacre.providers.base import ModelSettings
+from nacre.tools import Tool
+from nacre.tools.definition import ListedServer
 from nacre.tools.surface import MAX_RESULT_BYTES
 from tests.agent.agent_setup import AgentRun, events_of, kinds
 from tests.agent.conftest import OpenAgent
 from tests.agent.fake_models import call, calls, say
 from tests.agent.tools import HeldTool, echo_tool, failing_tool, returning_tool
+from tests.code_mode.simple_tools import simple_tool
 
 
 def result_of(run: AgentRun, index: int = -1) -> ToolMessage:
@@ -510,3 +520,40 @@ async def test_a_tool_call_without_a_name_fails_the_run(
         assert "fake/model answered with a tool call that has no name" in run.result.error
         kept = await setup.kept(run.session_id)
         assert not any(isinstance(message, AssistantMessage) for message in kept)
+
+
+class BrokenServer:
+    """A server that does not start."""
+
+    name = "broken"
+    description = ""
+    known_tools: Sequence[Tool] | None = None
+
+    async def tools(self) -> Sequence[Tool]:
+        raise ToolServerError("broken does not start", server="broken")
+
+
+async def test_tools_of_servers_are_shown_and_called(open_service: OpenAgent) -> None:
+    async def lookup(given: object, call: object) -> object:
+        return {"content": [{"type": "text", "text": "found"}]}
+
+    tool = Tool(name="echo", owner="docs", source="mcp", execute=lookup)
+    operation = simple_tool("$resources.read", owner="docs", source="mcp")
+    servers = [ListedServer("docs", [tool, operation]), BrokenServer()]
+    async with open_service(tools=[echo_tool()], servers=servers) as setup:
+        setup.model.will(call("docs__echo"), say("done"))
+        run = await setup.turn()
+        assert [spec.name for spec in setup.model.requests[0].tools] == ["echo", "docs__echo"]
+        result = setup.model.requests[1].messages[-1]
+        assert isinstance(result, ToolMessage)
+        assert result.content == "found"
+        (problem,) = events_of(run, "server.unavailable")
+        assert problem.data == {"server": "broken", "problem": "broken does not start"}
+
+
+async def test_servers_that_policy_rules_out_are_not_asked(open_service: OpenAgent) -> None:
+    document = {"tools": {"deny": ["broken"]}}
+    async with open_service(servers=[BrokenServer()], document=document) as setup:
+        setup.model.will(say("done"))
+        run = await setup.turn()
+        assert events_of(run, "server.unavailable") == []

@@ -1,4 +1,4 @@
-"""The catalog of a run: order, ids, what is left out, what a name means, what is near."""
+"""The catalog of a run: order, ids, what is left out, what a name means, what is near, counters."""
 
 import gc
 import json
@@ -14,7 +14,10 @@ from nacre.errors import CatalogError, ToolDefinitionError
 from nacre.tools.catalog import (
     CONTROL_NAMES,
     HELPER_NAMES,
+    MAX_COUNTED_IDS,
+    OTHER_IDS,
     Catalog,
+    CatalogCounters,
     NearestNames,
     assign_guest_names,
     build_catalog,
@@ -552,3 +555,32 @@ def test_every_character_of_an_identifier_can_stand_after_a_dot(
     names = assign_guest_names(groups).values()
     texts = [f"declare const x: typeof MCP.{name};" for name in names]
     assert compiler.syntax_problems(texts) == []
+
+
+def test_calls_are_counted_by_id() -> None:
+    counters = CatalogCounters(searches=2, describes=1)
+    for tool_id in ("openclaw:core:read", "mcp:github:issue", "openclaw:core:read"):
+        counters.count_call(tool_id)
+    assert counters.to_json() == {
+        "searches": 2,
+        "describes": 1,
+        "calls": 3,
+        "called": {"openclaw:core:read": 2, "mcp:github:issue": 1},
+    }
+
+
+def test_ids_beyond_the_bound_are_counted_together_and_known_ones_on_their_own() -> None:
+    counters = CatalogCounters()
+    for number in range(MAX_COUNTED_IDS + 10):
+        counters.count_call(f"openclaw:core:tool_{number}")
+    counters.count_call("openclaw:core:tool_0")
+    assert counters.calls == MAX_COUNTED_IDS + 11
+    assert (counters.called["openclaw:core:tool_0"], counters.called[OTHER_IDS]) == (2, 10)
+    assert len(counters.called) == MAX_COUNTED_IDS + 1
+
+
+def test_what_was_told_does_not_change_when_counting_goes_on() -> None:
+    counters = CatalogCounters()
+    told = counters.to_json()
+    counters.count_call("openclaw:core:read")
+    assert told["called"] == {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
+import pytest
 
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import PATIENCE_SECONDS, config_file, served
@@ -62,6 +63,15 @@ def register(api: PluginApi) -> None:
     api.add_tool(pay)
     api.add_tool(note)
     api.add_hook("before_tool_call", ask)
+"""
+CLOCK: Final = """
+import time
+
+NOW = time.time
+
+
+def register(api):
+    time.time = lambda: NOW() + SECONDS
 """
 ENDS: Final = ("run.completed", "run.failed", "run.aborted", "run.interrupted")
 
@@ -135,6 +145,25 @@ class Gateway:
         results = {"results": [{"callId": call["callId"], "content": content}]}
         return await self.client.post(f"/api/runs/{run['runId']}/client-results", json=results)
 
+    async def ask(self, user: str) -> list[dict[str, Any]]:
+        """Have the model call a tool of an OpenAI client; returns the messages so far."""
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "look"}]
+        return [*messages, await self._chat(user, messages)]
+
+    async def give_result(self, asked: list[dict[str, Any]], user: str) -> str:
+        """Continue with the result of the only call; returns the answer."""
+        (call,) = asked[-1]["tool_calls"]
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "a pearl"}
+        text: str = (await self._chat(user, [*asked, result]))["content"]
+        return text
+
+    async def _chat(self, user: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        tools = [{"type": "function", "function": LOOK_UP}]
+        body = {"model": "nacre", "messages": messages, "tools": tools, "user": user}
+        answer = await self.client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["choices"][0]["message"]
+
     async def stop(self) -> None:
         """Stop the process where it is, as a debugger or a suspended machine does."""
         pid = self.process.process.pid
@@ -158,19 +187,24 @@ class Talker:
     """A turn has ended since this was replaced."""
     is_over: bool = False
 
+    def __post_init__(self) -> None:
+        self._next = itertools.cycle(self.gateways)
+
     async def talk(self) -> None:
         """Run turns, one after the other, until it `is_over`."""
-        at = itertools.cycle(self.gateways)
         while not self.is_over:
-            prompt = f"note {self.name} {len(self.prompts)}"
-            self.prompts.append(prompt)
-            await follow(at, await self._send(at, prompt))
+            await self.talk_once()
             self.answered.set()
 
-    async def _send(self, at: itertools.cycle[Gateway], prompt: str) -> str:
+    async def talk_once(self) -> None:
+        prompt = f"note {self.name} {len(self.prompts)}"
+        self.prompts.append(prompt)
+        await follow(self._next, await self._send(prompt))
+
+    async def _send(self, prompt: str) -> str:
         body = {"text": prompt, "sessionKey": self.name}
         while True:
-            answer = await next(at).client.post(
+            answer = await next(self._next).client.post(
                 "/api/runs", json=body, headers={"idempotency-key": prompt}
             )
             if answer.status_code == 202:
@@ -203,20 +237,29 @@ async def follow(at: itertools.cycle[Gateway], run_id: str) -> None:
 
 @asynccontextmanager
 async def open_gateways(
-    folder: Path, server: PostgresServer, model: ScriptedProvider, *, count: int = 2
+    folder: Path,
+    server: PostgresServer,
+    model: ScriptedProvider,
+    *,
+    clocks: Sequence[float] = (0, 0),
 ) -> AsyncGenerator[list[Gateway]]:
-    effects = str(folder / "effects")
-    plugin = plugin_folder(folder, code=PLUGIN.replace("EFFECTS", effects))
-    document = {
-        **DURABLE,
-        "storage": {"url": server.url()},
-        "sandbox": {"snapshotKeys": {"file": str(folder / "keys")}},
-        "plugins": {"entryPoints": False, "paths": [str(plugin)]},
-    }
-    config = await config_file(folder, model, document)
+    """Gateways whose clocks differ from that of the machine by these seconds."""
+    tools = plugin_folder(folder, code=PLUGIN.replace("EFFECTS", str(folder / "effects")))
     async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(served(folder, config)) for _ in range(count)]
-        yield [Gateway(process=process, client=client) for process, client in opened]
+        opened: list[Gateway] = []
+        for number, seconds in enumerate(clocks):
+            own_folder = folder / str(number)
+            clock = plugin_folder(own_folder, "clock", CLOCK.replace("SECONDS", str(seconds)))
+            document = {
+                **DURABLE,
+                "storage": {"url": server.url()},
+                "sandbox": {"snapshotKeys": {"file": str(folder / "keys")}},
+                "plugins": {"entryPoints": False, "paths": [str(tools), str(clock)]},
+            }
+            config = await config_file(own_folder, model, document)
+            process, client = await stack.enter_async_context(served(own_folder, config))
+            opened.append(Gateway(process=process, client=client))
+        yield opened
 
 
 async def sql(server: PostgresServer, statement: str) -> str:
@@ -301,7 +344,7 @@ async def test_a_server_that_crashes_under_load_and_starts_again_costs_no_turn(
     model = Model()
     async with (
         ScriptedProvider(model.answer) as provider,
-        open_gateways(tmp_path, own_postgres, provider, count=3) as gateways,
+        open_gateways(tmp_path, own_postgres, provider, clocks=(0, 0, 0)) as gateways,
     ):
         one, other, third = gateways
         paying = await one.start("pay 1", "paying")
@@ -346,3 +389,39 @@ async def all_answered(talkers: Sequence[Talker]) -> None:
             talker.answered = anyio.Event()
         for talker in talkers:
             await talker.answered.wait()
+
+
+@pytest.mark.parametrize("clocks", [(0, 3600), (-3600, 0)])
+async def test_a_gateway_whose_clock_is_off_serves_and_takes_over_like_others(
+    postgres: PostgresServer, tmp_path: Path, clocks: tuple[float, float]
+) -> None:
+    model = Model()
+    async with (
+        ScriptedProvider(model.answer) as provider,
+        open_gateways(tmp_path, postgres, provider, clocks=clocks) as (one, other),
+    ):
+        keys = {"idempotency-key": "k"}
+        body = {"text": "pay 1", "sessionKey": "paying"}
+        first = await one.client.post("/api/runs", json=body, headers=keys)
+        paying = first.json()
+        (approval,) = (await other.until_waiting(paying["runId"]))["pendingApprovals"]
+        asked, answered = await one.ask("kept"), await one.ask("answered")
+        # Adding the key of a message deletes what has expired.
+        talking = Talker(gateways=[other], name="talking")
+        await talking.talk_once()
+        again = await other.client.post("/api/runs", json=body, headers=keys)
+        assert again.json()["runId"] == paying["runId"], again.text
+        assert await other.give_result(answered, "answered") == "found a pearl"
+        await until_sql(postgres, "SELECT count(*) FROM nacre_turn_states", "2")
+        listed = (await other.get("/api/gateways"))["gateways"]
+        assert [it["state"] for it in listed] == ["alive", "alive"]
+
+        one.process.signal(signal.SIGKILL)
+        assert (await other.kinds(paying["runId"], until=["run.resumed"]))[-1] == "run.resumed"
+        path = f"/api/approvals/{approval['approvalId']}"
+        answer = await other.client.post(path, json={"answer": "allow-once"})
+        assert answer.status_code == 200, answer.text
+        assert (await other.kinds(paying["runId"]))[-1] == "run.completed"
+        assert await other.give_result(asked, "kept") == "found a pearl"
+        effects = await anyio.Path(tmp_path / "effects").read_text()
+        assert sorted(effects.splitlines()) == ["note talking 0", "pay 1"]

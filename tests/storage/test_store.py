@@ -600,16 +600,15 @@ async def test_a_session_has_one_thread_which_goes_with_it(store: Store) -> None
 
 
 async def test_a_value_is_added_once_until_it_expires(store: Store) -> None:
-    later = time.time() + 3600
-    assert await store.add_value("a", "k", {"n": 1}, expires=later) is None
-    assert await store.add_value("a", "k", {"n": 2}, expires=later) == {"n": 1}
-    assert await store.add_value("b", "k", {"n": 3}, expires=later) is None
-    await store.put_value("a", "k", {"n": 4}, expires=later)
+    assert await store.add_value("a", "k", {"n": 1}, seconds=3600) is None
+    assert await store.add_value("a", "k", {"n": 2}, seconds=3600) == {"n": 1}
+    assert await store.add_value("b", "k", {"n": 3}, seconds=3600) is None
+    await store.put_value("a", "k", {"n": 4}, seconds=3600)
     assert await store.value("a", "k") == {"n": 4}
 
-    await store.put_value("a", "k", {"n": 5}, expires=time.time() - 1)
+    await store.put_value("a", "k", {"n": 5}, seconds=-1)
     assert await store.value("a", "k") is None
-    assert await store.add_value("a", "k", {"n": 6}, expires=later) is None
+    assert await store.add_value("a", "k", {"n": 6}, seconds=3600) is None
     await store.delete_value("a", "k")
     assert await store.value("a", "k") is None
     assert await store.value("b", "k") == {"n": 3}

@@ -12,7 +12,7 @@ from nacre.json_types import copy_json
 from nacre.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ToolCall
@@ -60,6 +60,8 @@ class PendingClientCall:
 @dataclass(kw_only=True, slots=True)
 class _OpenCall:
     call: PendingClientCall
+    opened: float
+    """By the clock of the event loop."""
     is_answered: anyio.Event = field(default_factory=anyio.Event)
     content: JsonValue = None
     is_error: bool = False
@@ -96,6 +98,12 @@ class ClientCalls:
         # Close it now, so that a second answer is refused before the call continues.
         self._close(waiting, "answered")
         waiting.is_answered.set()
+
+    def seconds_left(self, call_ids: Iterable[str]) -> float:
+        """How long until the first of these calls expires, as far as they are open here."""
+        opened = [self._open[call_id].opened for call_id in call_ids if call_id in self._open]
+        now = anyio.current_time()
+        return self.expiry_seconds - (now - min(opened, default=now))
 
     def was_closed(self, *call_ids: str) -> bool:
         """Whether one of these calls was closed recently."""
@@ -135,7 +143,8 @@ class ClientCalls:
         waiting = _OpenCall(
             call=PendingClientCall(
                 call_id=call.id, parent_id=call.parent_id, name=name, arguments=copy_json(given)
-            )
+            ),
+            opened=anyio.current_time(),
         )
         with call.pause_timeout():
             self._open[call.id] = waiting

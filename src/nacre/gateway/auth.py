@@ -405,7 +405,8 @@ class SignIn:
     async def sign_out(self, session: WebSession) -> None:
         """End the session. Its cookie stays invalid after a restart."""
         self._note_checked(session.id, True)
-        await self._store.put_value(_REVOKED, session.id, {}, expires=session.expires)
+        seconds = session.expires - self._clock()
+        await self._store.put_value(_REVOKED, session.id, {}, seconds=seconds)
 
     def _verify(self, value: str) -> WebSession | None:
         found = _VALUE.fullmatch(value)

@@ -368,8 +368,7 @@ class IdempotencyKeys:
             "body": hashlib.sha256(encode_json(body)).hexdigest(),
             "runId": new_run_id(),
         }
-        expires = time.time() + _KEEP_SECONDS
-        known = await self._store.add_value(_KIND, key, value, expires=expires)
+        known = await self._store.add_value(_KIND, key, value, seconds=_KEEP_SECONDS)
         if known is not None:
             if known.get("body") != value["body"]:
                 raise ApiError(
@@ -388,7 +387,7 @@ class IdempotencyKeys:
             raise
         try:
             await self._store.put_value(
-                _KIND, key, {**value, "response": response}, expires=expires
+                _KIND, key, {**value, "response": response}, seconds=_KEEP_SECONDS
             )
         except StorageError as error:
             # The action took effect, so its response counts.

@@ -19,7 +19,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal_column,
     select,
     update,
 )
@@ -44,11 +43,6 @@ if TYPE_CHECKING:
     from nacre.storage.database import Database
     from nacre.storage.leases import Leases
 
-# The time of the database, in seconds since the epoch.
-_NOW: Final = {
-    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
-    "postgresql": "(extract(epoch from clock_timestamp())::double precision)",
-}
 # An image is deleted when it was not used for a day and no cell needs it. A process that suspends
 # cells notes its image each hour.
 _IMAGE_NOTE_SECONDS: Final = 3600.0
@@ -83,7 +77,7 @@ class CellStore:
         self._database = database
         self._leases = leases
         self._is_locked_by_rows = database.dialect == "postgresql"
-        self._now = literal_column(_NOW[database.dialect], Double)
+        self._now = database.now
         self._add = _build_add(self._now)
         self._image_noted_until = 0.0
 

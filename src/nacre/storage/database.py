@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 
 import anyio
 import anyio.to_thread
+from sqlalchemy import Double, literal_column
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
-    from sqlalchemy import Insert
+    from sqlalchemy import ColumnElement, Insert
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.schema import Table
@@ -324,6 +325,13 @@ class Ownership(Protocol):
     async def release(self) -> None: ...
 
 
+# In seconds since the epoch.
+_NOW: Final = {
+    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
+    "postgresql": "(extract(epoch from clock_timestamp())::double precision)",
+}
+
+
 class Database:
     """An open database, which runs functions in transactions and retries them."""
 
@@ -333,6 +341,8 @@ class Database:
         self._transactions = transactions
         self._location = location
         self.ownership = ownership
+        self.now: ColumnElement[float] = literal_column(_NOW[self.dialect], Double)
+        """The time of the database. Clocks of processes differ."""
         self._inserts: dict[Table, Insert] = {}
         self._upserts: dict[Table, Insert] = {}
 

@@ -627,7 +627,9 @@ def add_events(
 # Values that expire.
 
 
-def find_value(connection: Connection, kind: str, key: str, time: float) -> JsonObject | None:
+def find_value(
+    connection: Connection, kind: str, key: str, time: ColumnElement[float]
+) -> JsonObject | None:
     """Return the value if it has not expired at that time."""
     query = select(values.c.value).where(
         values.c.kind == kind, values.c.key == key, values.c.expires > time
@@ -636,7 +638,9 @@ def find_value(connection: Connection, kind: str, key: str, time: float) -> Json
     return None if found is None else load_json_object(found, f"the value of {kind}")
 
 
-def value_to_row(kind: str, key: str, value: JsonObject, expires: float) -> dict[str, object]:
+def value_to_row(
+    kind: str, key: str, value: JsonObject, expires: ColumnElement[float]
+) -> dict[str, object]:
     return {
         "kind": kind,
         "key": check_key(key, f"the key of {kind}"),

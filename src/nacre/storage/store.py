@@ -640,27 +640,30 @@ class Store:
         """Return a value that has not expired."""
         if not is_storable(key):
             return None
-        return await self._database.read(lambda it: rows.find_value(it, kind, key, now()))
+        time = self._database.now
+        return await self._database.read(lambda it: rows.find_value(it, kind, key, time))
 
     async def add_value(
-        self, kind: str, key: str, value: JsonObject, *, expires: float
+        self, kind: str, key: str, value: JsonObject, *, seconds: float
     ) -> JsonObject | None:
-        """Add a value if there is none with this key; otherwise return the existing one."""
-        row = rows.value_to_row(kind, key, value, expires)
+        """Add a value for some time if there is none with this key; otherwise return the existing
+        one."""
+        row = rows.value_to_row(kind, key, value, self._database.now + seconds)
+        insert = self._database.insert_or_ignore(values).values(row)
 
         def work(connection: Connection) -> JsonObject | None:
-            connection.execute(delete(values).where(values.c.expires <= now()))
-            if connection.execute(self._database.insert_or_ignore(values), row).rowcount:
+            connection.execute(delete(values).where(values.c.expires <= self._database.now))
+            if connection.execute(insert).rowcount:
                 return None
-            return rows.find_value(connection, kind, key, now())
+            return rows.find_value(connection, kind, key, self._database.now)
 
         return await self._database.write(work)
 
-    async def put_value(self, kind: str, key: str, value: JsonObject, *, expires: float) -> None:
-        """Store a value, in place of an earlier one."""
-        row = rows.value_to_row(kind, key, value, expires)
-        upsert = self._database.upsert(values)
-        await self._database.write_through(lambda it: it.execute(upsert, row))
+    async def put_value(self, kind: str, key: str, value: JsonObject, *, seconds: float) -> None:
+        """Store a value for some time, in place of an earlier one."""
+        row = rows.value_to_row(kind, key, value, self._database.now + seconds)
+        upsert = self._database.upsert(values).values(row)
+        await self._database.write_through(lambda it: it.execute(upsert))
 
     async def delete_value(self, kind: str, key: str) -> None:
         """Delete a value, if there is one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -111,7 +110,8 @@ class WaitingRuns:
             self._abort(next(iter(self._by_run.values())), _TOO_MANY_WAIT)
         shown = tuple(ClientCall(id=_new_call_id(run, call), call=call) for call in calls)
         waiting = WaitingRun(run=run, calls=shown, after=after, answer_number=answer_number)
-        seconds = min(self._seconds, _seconds_left(run, calls))
+        left = run.client_calls.seconds_left([call.call_id for call in calls])
+        seconds = max(0.0, min(self._seconds, left - _MARGIN_SECONDS))
         loop = asyncio.get_running_loop()
         waiting.timer = loop.call_later(seconds, self._abort, waiting, _EXPIRED)
         self._by_run[run.id] = waiting
@@ -131,9 +131,8 @@ class WaitingRuns:
             "after": waiting.after,
             "answerNumber": waiting.answer_number,
         }
-        expires = time.time() + self._seconds
         for shown in waiting.calls:
-            await self._system.store.put_value(_CALL_KIND, shown.id, value, expires=expires)
+            await self._system.store.put_value(_CALL_KIND, shown.id, value, seconds=self._seconds)
 
     async def find_remote(self, results: Mapping[str, str]) -> WaitingRun | None:
         """Find the run of another gateway that waits for these results."""
@@ -240,18 +239,6 @@ def _call_id(run: AgentRun, call: PendingClientCall, nonce: str) -> str:
     """An id that only the client of the run knows, and that another process recognizes."""
     seen = hashlib.sha256(f"{nonce}:{run.id}:{call.call_id}".encode()).hexdigest()
     return f"{_CALL_PREFIX}{nonce}{seen}"[: len(_CALL_PREFIX) + 2 * _CALL_ID_BYTES]
-
-
-def _seconds_left(run: AgentRun, calls: Sequence[PendingClientCall]) -> float:
-    """The time until the first call expires. The calls may have been open for a while."""
-    ids = {call.call_id for call in calls}
-    opened = [
-        event.time
-        for event in run.events.events
-        if event.kind == "client_call.requested" and event.data.get("callId") in ids
-    ]
-    waited = time.time() - min(opened) if opened else 0.0
-    return max(0.0, run.client_calls.expiry_seconds - max(0.0, waited) - _MARGIN_SECONDS)
 
 
 def _parse_result(text: str) -> JsonValue:

@@ -1,8 +1,9 @@
 """A cache of indexed documents on disk, by the texts of a catalog.
 
 Reading the texts of 10,000 tools takes most of the time of an index. A file has the documents of
-one catalog. It is replaced as a whole, and only its owner can access it. Its name and its checksum
-say what it contains. A file that is damaged or of another version is ignored, and then replaced.
+one catalog and their postings, as arrays. It is replaced as a whole, and only its owner can access
+it. Its name and its checksum say what it contains. A file that is damaged or of another version is
+ignored, and then replaced.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ import hashlib
 import logging
 import os
 import sys
-from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from nacre.config import NotPrivateError, private_cache_directory
 from nacre.private_files import read_private, write_private
-from nacre.tools.catalog_search.documents import Document
+from nacre.tools.catalog_search.inverted_index import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 # Changes with the format, and with every change of what a document contains.
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MAGIC: Final = f"nacre documents {_VERSION} {sys.byteorder}\n".encode()
 _CHECKSUM_BYTES: Final = 32
 _FOLDER: Final = "search"
@@ -36,17 +36,10 @@ MIN_DOCUMENTS: Final = 500
 _MAX_FILE_BYTES: Final = 64 << 20
 _MAX_FILES: Final = 8
 _MAX_TOTAL_BYTES: Final = 128 << 20
-# In place of a term, the border between two fields.
-_BORDER: Final = -1
 
 
-def load_documents(
-    keys: Sequence[bytes], directory: Path | None = None
-) -> Iterator[Document] | None:
-    """The documents of the tools with these digests, in order; None if they are not stored.
-
-    They are made one by one, because all of them at once take many times the memory of an index.
-    """
+def load_layer(keys: Sequence[bytes], directory: Path | None = None) -> Layer | None:
+    """The indexed documents of the tools with these digests, in order; None if not stored."""
     if len(keys) < MIN_DOCUMENTS:
         return None
     try:
@@ -65,14 +58,12 @@ def load_documents(
     return None
 
 
-def store_documents(
-    keys: Sequence[bytes], documents: Iterable[Document], directory: Path | None = None
-) -> None:
+def store_layer(keys: Sequence[bytes], layer: Layer, directory: Path | None = None) -> None:
     """Store the documents for the next process. Does not raise."""
     if len(keys) < MIN_DOCUMENTS:
         return
     try:
-        content = _encode(documents)
+        content = _encode(layer)
         if len(content) <= _MAX_FILE_BYTES:
             path = _path_of(keys, directory)
             write_private(path, content)
@@ -87,30 +78,15 @@ def _path_of(keys: Sequence[bytes], directory: Path | None) -> Path:
     return private_cache_directory(directory) / _FOLDER / f"{name}{_ENDING}"
 
 
-def _encode(documents: Iterable[Document]) -> bytes:
+def _encode(layer: Layer) -> bytes:
     import msgspec
 
-    numbers: dict[str, int] = {}
-
-    def number_of(term: str) -> int:
-        return numbers.setdefault(term, len(numbers))
-
-    rows = [
-        (
-            array("i", map(number_of, document.weights)).tobytes(),
-            array("d", document.weights.values()).tobytes(),
-            array(
-                "i", [_BORDER if term is None else number_of(term) for term in document.prose]
-            ).tobytes(),
-            document.is_reading,
-        )
-        for document in documents
-    ]
-    body = msgspec.msgpack.encode((list(numbers), rows))
+    arrays = [memoryview(each).cast("B") for each in layer.arrays()]
+    body = msgspec.msgpack.encode((list(layer.documents.numbers), arrays))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _decode(content: bytes, *, count: int) -> Iterator[Document]:
+def _decode(content: bytes, *, count: int) -> Layer:
     """Raises ValueError for anything but the output of `_encode` with so many documents."""
     import msgspec
 
@@ -119,28 +95,13 @@ def _decode(content: bytes, *, count: int) -> Iterator[Document]:
         raise ValueError("it has another format")
     if hashlib.sha256(content[start:]).digest() != content[len(_MAGIC) : start]:
         raise ValueError("its checksum is wrong")
-    words, rows = msgspec.msgpack.decode(
-        memoryview(content)[start:],
-        type=tuple[list[str], list[tuple[bytes, bytes, bytes, bool]]],
+    words, arrays = msgspec.msgpack.decode(
+        memoryview(content)[start:], type=tuple[list[str], list[memoryview]]
     )
-    if len(rows) != count:
+    layer = Layer.from_arrays(words, arrays)
+    if len(layer.documents) != count:
         raise ValueError("it has another number of documents")
-    return _documents_in(words, rows)
-
-
-def _documents_in(
-    words: list[str], rows: list[tuple[bytes, bytes, bytes, bool]]
-) -> Iterator[Document]:
-    # The border is the last one.
-    terms = [*words, None]
-    for numbers, weights, prose, is_reading in rows:
-        yield Document(
-            weights=dict(
-                zip([words[it] for it in array("i", numbers)], array("d", weights), strict=True)
-            ),
-            prose=tuple([terms[it] for it in array("i", prose)]),
-            is_reading=is_reading,
-        )
+    return layer
 
 
 def _remove_oldest(folder: Path) -> None:

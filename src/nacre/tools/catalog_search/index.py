@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 import anyio.to_thread
 
-from nacre.tools.catalog_search.document_cache import load_documents, store_documents
-from nacre.tools.catalog_search.documents import Document, document_of, join_words, texts_of
+from nacre.tools.catalog_search.document_cache import load_layer, store_layer
+from nacre.tools.catalog_search.documents import document_of, join_words, texts_of
 from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,
@@ -37,7 +37,7 @@ from nacre.tools.catalog_search.terms import terms_of
 from nacre.tools.definition import GUEST_SOURCES, tool_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from typing import TypeAlias
 
     from nacre.tools.catalog import Catalog, CatalogEntry
@@ -50,9 +50,6 @@ _MAX_RANKINGS: Final = 8
 # With more changed entries, a new index is as cheap to build and faster to search.
 _MAX_CHANGED_SHARE: Final = 0.25
 _DOCUMENTS_PER_STEP: Final = 20
-# Stored documents are read in much less time.
-_DOCUMENTS_PER_PAUSE: Final = 200
-_PAUSE_SECONDS: Final = 0.0002
 
 _Key: TypeAlias = "tuple[str, bytes]"
 
@@ -64,10 +61,10 @@ class _IndexedTexts:
         self,
         entries: Sequence[CatalogEntry],
         keys: Sequence[_Key],
-        documents: Iterable[Document],
+        layer: Layer,
     ) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
-        self.layer = Layer(documents)
+        self.layer = layer
         # Not if they are not used: they take several megabytes.
         self.meaning_texts = [] if is_switched_off() else [meaning_text(it) for it in entries]
         # Tuples, because nearly all have one slot.
@@ -250,8 +247,8 @@ def _rank_entries(
     keys = [_key_of(entry) for entry in entries]
     known = _find_similar(keys, sources)
     if known is None:
-        documents = yield from _documents_of(entries, keys)
-        return _RankedTexts((_IndexedTexts(entries, keys, documents), range(len(entries))))
+        layer = yield from _layer_of(entries, keys)
+        return _RankedTexts((_IndexedTexts(entries, keys, layer), range(len(entries))))
     base, slots = known
     # The base without the removed entries, and a second part with the new ones.
     kept = [GONE] * len(base.layer.documents)
@@ -262,33 +259,26 @@ def _rank_entries(
         else:
             kept[slot] = position
     new_entries, new_keys = [entries[it] for it in new], [keys[it] for it in new]
-    documents = yield from _documents_of(new_entries, new_keys)
-    return _RankedTexts((base, kept), (_IndexedTexts(new_entries, new_keys, documents), new))
+    layer = yield from _layer_of(new_entries, new_keys)
+    return _RankedTexts((base, kept), (_IndexedTexts(new_entries, new_keys, layer), new))
 
 
-def _documents_of(
+def _layer_of(
     entries: Sequence[CatalogEntry], keys: Sequence[_Key]
-) -> Generator[None, None, Iterable[Document]]:
+) -> Generator[None, None, Layer]:
     digests = [digest for _, digest in keys]
-    stored = load_documents(digests)
+    stored = load_layer(digests)
     if stored is not None:
-        return _with_pauses(stored)
+        return stored
     documents = PackedDocuments()
     for entry in entries:
         documents.add(document_of(texts_of(entry)))
         if len(documents) % _DOCUMENTS_PER_STEP == 0:
             yield
-    store_documents(digests, documents)
-    return documents
-
-
-def _with_pauses(documents: Iterable[Document]) -> Iterator[Document]:
-    """The documents, with pauses in which the event loop runs. Without them, it waits for
-    milliseconds each time that it needs the interpreter."""
-    for count, document in enumerate(documents):
-        yield document
-        if count % _DOCUMENTS_PER_PAUSE == 0:
-            time.sleep(_PAUSE_SECONDS)
+    layer = Layer(documents)
+    yield
+    store_layer(digests, layer)
+    return layer
 
 
 def _find_similar(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeAlias, overload
+from itertools import accumulate, count, pairwise
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, overload
 
 from nacre.lazy_dataclasses import dataclass
 from nacre.tools.catalog_search.documents import Document
@@ -104,10 +105,7 @@ def _is_one_edit_away(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posting:
-    """The documents with a term, by their slot in the layer, and its weight in each.
-
-    Arrays take a fifth of the memory of lists with their numbers.
-    """
+    """The documents with a term, by their slot in the layer, and its weight in each."""
 
     slots: array[int]
     """In ascending order."""
@@ -116,23 +114,42 @@ class Posting:
     """The maximum of the weights."""
 
 
+# In place of a term, the border between two fields.
+_BORDER: Final = -1
+
+
 class PackedDocuments(Sequence["Document"]):
-    """Documents whose weights are in arrays. Reading one takes some microseconds."""
+    """Documents in a few arrays, with a number for each term, which takes a fraction of the memory
+    of objects for each of them. Reading one takes some microseconds."""
 
     def __init__(self) -> None:
-        self._terms: list[tuple[str, ...]] = []
-        self._weights: list[array[float]] = []
-        self._prose: list[tuple[str | None, ...]] = []
-        self._is_reading = bytearray()
+        # The terms in the order of their numbers.
+        self.numbers: dict[str, int] = {}
+        # The same, and then None for the border.
+        self._words: list[str | None] = []
+        # Where the terms and the prose of each document begin; the last number is the end.
+        self.term_starts = array("I", [0])
+        self.terms = array("I")
+        self.weights = array("f")
+        self.prose_starts = array("I", [0])
+        self.prose = array("i")
+        self.is_reading = array("B")
 
     def add(self, document: Document) -> None:
-        self._terms.append(tuple(document.weights))
-        self._weights.append(array("d", document.weights.values()))
-        self._prose.append(document.prose)
-        self._is_reading.append(document.is_reading)
+        self.terms.extend(map(self._number_of, document.weights))
+        self.weights.extend(document.weights.values())
+        self.term_starts.append(len(self.terms))
+        self.prose.extend(
+            [_BORDER if term is None else self._number_of(term) for term in document.prose]
+        )
+        self.prose_starts.append(len(self.prose))
+        self.is_reading.append(document.is_reading)
+
+    def _number_of(self, term: str) -> int:
+        return self.numbers.setdefault(term, len(self.numbers))
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self.is_reading)
 
     @overload
     def __getitem__(self, slot: int) -> Document: ...
@@ -143,10 +160,17 @@ class PackedDocuments(Sequence["Document"]):
     def __getitem__(self, slot: int | slice) -> Document | list[Document]:
         if isinstance(slot, slice):
             return [self[each] for each in range(*slot.indices(len(self)))]
+        start, end = self.term_starts[slot], self.term_starts[slot + 1]
+        if len(self._words) <= len(self.numbers):
+            self._words = [*self.numbers, None]
+        word_of = cast("list[str]", self._words).__getitem__
+        prose = self.prose[self.prose_starts[slot] : self.prose_starts[slot + 1]]
         return Document(
-            weights=dict(zip(self._terms[slot], self._weights[slot], strict=True)),
-            prose=self._prose[slot],
-            is_reading=bool(self._is_reading[slot]),
+            weights=dict(
+                zip(map(word_of, self.terms[start:end]), self.weights[start:end], strict=True)
+            ),
+            prose=tuple(map(word_of, prose)),
+            is_reading=bool(self.is_reading[slot]),
         )
 
 
@@ -154,30 +178,87 @@ class Layer:
     """The documents of an index, or those that were added to an older index."""
 
     def __init__(self, documents: Iterable[Document]) -> None:
-        self.documents = PackedDocuments()
-        found: dict[str, tuple[array[int], array[float]]] = {}
-        for slot, document in enumerate(documents):
-            self.documents.add(document)
-            for term, weight in document.weights.items():
-                slots, weights = found.get(term) or found.setdefault(term, (array("I"), array("d")))
-                slots.append(slot)
-                weights.append(weight)
-        self._postings = {
-            term: Posting(slots=slots, weights=weights, greatest=max(weights))
-            for term, (slots, weights) in found.items()
-        }
+        if not isinstance(documents, PackedDocuments):
+            packed = PackedDocuments()
+            for document in documents:
+                packed.add(document)
+            documents = packed
+        self.documents = documents
+        # The postings of all terms one after the other, in the order of their numbers.
+        counts = Counter(documents.terms)
+        self._starts = array("I", accumulate(map(counts.__getitem__, documents.numbers.values())))
+        self._starts.insert(0, 0)
+        self._slots = array("I", bytes(4 * len(documents.terms)))
+        self._weights = array("f", bytes(4 * len(documents.terms)))
+        self._greatest = array("f", bytes(4 * len(documents.numbers)))
+        self._invert()
+
+    def _invert(self) -> None:
+        slots, weights, greatest = self._slots, self._weights, self._greatest
+        places = self._starts[:-1]
+        starts = self.documents.term_starts
+        for slot, (start, end) in enumerate(pairwise(starts)):
+            terms, of_document = self.documents.terms[start:end], self.documents.weights[start:end]
+            for term, weight in zip(terms, of_document, strict=True):
+                place = places[term]
+                places[term] = place + 1
+                slots[place] = slot
+                weights[place] = weight
+                if weight > greatest[term]:
+                    greatest[term] = weight
+
+    @classmethod
+    def from_arrays(cls, words: Sequence[str], arrays: Sequence[bytes | memoryview]) -> Layer:
+        """The layer with these terms and arrays; raises ValueError if they do not fit together."""
+        layer = cls(())
+        documents = layer.documents
+        documents.numbers.update(zip(words, count()))
+        for target, content in zip(layer.arrays(), arrays, strict=True):
+            del target[:]
+            target.frombytes(content)
+        layer._check()
+        return layer
+
+    def arrays(self) -> tuple[array[int] | array[float], ...]:
+        """All that `from_arrays` needs, besides the terms."""
+        it = self.documents
+        of_documents = (it.term_starts, it.terms, it.weights)
+        of_prose = (it.prose_starts, it.prose, it.is_reading)
+        return *of_documents, *of_prose, self._starts, self._slots, self._weights, self._greatest
+
+    def _check(self) -> None:
+        it = self.documents
+        size, term_count, entry_count = len(it), len(it.numbers), len(it.terms)
+        expected = (size + 1, entry_count, entry_count, size + 1, len(it.prose), size)
+        expected += (term_count + 1, entry_count, entry_count, term_count)
+        ends = (it.term_starts[-1:], it.prose_starts[-1:], self._starts[-1:])
+        if (
+            tuple(map(len, self.arrays())) != expected
+            or [each[0] for each in ends] != [entry_count, len(it.prose), entry_count]
+            or max(it.terms, default=0) >= max(term_count, 1)
+        ):
+            raise ValueError("its arrays do not fit together")
 
     @cached_property
     def terms(self) -> SortedTerms:
-        return SortedTerms(self._postings)
+        return SortedTerms(self.documents.numbers)
 
     def posting(self, term: str) -> Posting | None:
-        return self._postings.get(term)
+        number = self.documents.numbers.get(term)
+        if number is None:
+            return None
+        start, end = self._starts[number], self._starts[number + 1]
+        # Copies, which are faster to read than views and take microseconds to make.
+        return Posting(
+            slots=self._slots[start:end],
+            weights=self._weights[start:end],
+            greatest=self._greatest[number],
+        )
 
     def count(self, term: str) -> int:
         """The number of documents with the term."""
-        posting = self._postings.get(term)
-        return 0 if posting is None else len(posting.slots)
+        number = self.documents.numbers.get(term)
+        return 0 if number is None else self._starts[number + 1] - self._starts[number]
 
 
 GONE: Final = -1

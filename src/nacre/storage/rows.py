@@ -47,6 +47,7 @@ from nacre.storage.schema import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy import ColumnElement
     from sqlalchemy.engine import Connection, RowMapping
 
     from nacre.json_types import JsonObject, JsonValue

@@ -4,7 +4,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
-import { buildImage } from "./image/build_image.mjs";
+import { buildImage, ENGINE_EXPORTS } from "./image/build_image.mjs";
 import { bundleGuest, GUEST } from "./image/bundle.mjs";
 import { licenseTexts } from "./image/licenses.mjs";
 import { optimizeEngine } from "./image/optimize_engine.mjs";
@@ -28,7 +28,7 @@ async function writeImage(kind, { wasm, facts }) {
 }
 
 await mkdir(ASSETS, { recursive: true });
-await writeImage("cell", buildImage({ engine: optimizeEngine(engine), bundle: await bundleGuest(), ...GUEST }));
+await writeImage("cell", buildImage({ engine: optimizeEngine(engine, ENGINE_EXPORTS), bundle: await bundleGuest(), ...GUEST }));
 await writeImage("typescript", await typescriptModule());
 await writeFile(`${ASSETS}THIRD_PARTY_LICENSES.txt`, await licenseTexts());
 await writeFile(`${ASSETS}images.json`, `${JSON.stringify(manifest, null, 2)}\n`);

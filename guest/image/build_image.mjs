@@ -1,7 +1,7 @@
 /** Builds an image: the module of the engine with the guest code loaded in its memory, and its metadata. */
 import { createHash } from "node:crypto";
 
-import { BuildInstance } from "./instance.mjs";
+import { BUILD_EXPORTS, BuildInstance } from "./instance.mjs";
 import { withInitialMemory } from "./wasm_rewrite.mjs";
 
 /** The exports of the engine that the host uses. All others are omitted. */
@@ -31,6 +31,9 @@ const HOST_EXPORTS = [
   "wasm_free",
   "wasm_malloc",
 ];
+
+/** The exports that an engine must have. */
+export const ENGINE_EXPORTS = [...HOST_EXPORTS, ...BUILD_EXPORTS];
 
 const SCRATCH_BYTES = 4096;
 

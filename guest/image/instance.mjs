@@ -8,6 +8,25 @@ const RANDOM_BYTE = 0x5a;
 const MAX_STACK_BYTES = 512 * 1024;
 const STRIP_SOURCE = 1 << 4;
 
+/** The exports of the engine that are used only here. */
+export const BUILD_EXPORTS = [
+  "__stack_pointer",
+  "_initialize",
+  "qjs_compile",
+  "qjs_eval_bytecode",
+  "qjs_get_global",
+  "qjs_get_prop_string",
+  "qjs_get_string",
+  "qjs_init",
+  "qjs_new_host_function",
+  "qjs_new_object",
+  "qjs_run_gc",
+  "qjs_set_interrupt_handler",
+  "qjs_set_max_stack_size",
+  "qjs_set_module_loader",
+  "qjs_set_promise_rejection_handler",
+];
+
 export class BuildInstance {
   constructor(module) {
     this.exports = new WebAssembly.Instance(module, this.#imports()).exports;

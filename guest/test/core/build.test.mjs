@@ -2,7 +2,56 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { buildCellImage, Cell, startCell, valueOf } from "./cell.mjs";
+import { specializeEngine } from "../../image/optimize_engine.mjs";
+import { buildCellImage, Cell, engine, startCell, valueOf } from "./cell.mjs";
+
+const ALL_KINDS_OF_VALUES = `
+  const seen = [];
+  const rope = (text, count) => (count === 0 ? text : rope(text + count, count - 1));
+  const values = [1, 1.5, -0, 2n ** 70n, "text", rope("rope", 50), Symbol("s"), null, undefined, true, [1], { a: 1 }, () => 1];
+  for (let round = 0; round < 3; round++) {
+    for (let value of values) {
+      let other = [value, value];
+      other = other[round % 2];
+      seen.push(typeof other, String(value));
+      value = other = undefined;
+    }
+  }
+  function* numbers() { try { yield 1; yield* [2, 3]; } finally { seen.push("end"); } }
+  for (const number of numbers()) if (number === 2) break; else seen.push(number);
+  class Base { #own = 1; get own() { return this.#own; } static { seen.push("static"); } }
+  class Derived extends Base { set own(value) { super.own; } has(key) { return key in this; } }
+  const { own, ...rest } = { own: new Derived().own, more: [...new Map([[1, 2]])] };
+  label: for (const key in rest) { switch (key) { case "more": seen.push(\`\${key}\`); continue label; default: throw key; } }
+  try { null.x; } catch ({ name }) { seen.push(name); } finally { seen.push(delete rest.more); }
+  for (let i = 0, sum = 0; i < 30_000; i++) { sum += i; sum -= 0.5; if (i === 29_999) seen.push(sum | 0, sum ** 2 >>> 3); }
+  for await (const value of [Promise.resolve(1), 2]) seen.push(value ?? 3);
+  const freed = [{ kept: false }, { kept: true }];
+  const [kept, weak] = [freed[1], freed.map((value) => new WeakRef(value))];
+  freed.length = 0;
+  await null;
+  seen.push(weak.map((reference) => reference.deref() === undefined), kept);
+  return seen;
+`;
+
+test("the engine for wasmtime does the same in the same number of steps", async () => {
+  const special = await buildCellImage({ engine: specializeEngine(engine).emitBinary() });
+  const [cell, published] = [startCell(ALL_KINDS_OF_VALUES, { image: special }), startCell(ALL_KINDS_OF_VALUES)];
+  assert.deepEqual(cell.value.slice(-2), [[true, false], { kept: true }]);
+  assert.deepEqual(cell.value, published.value);
+  assert.ok(cell.interrupts > 0);
+  assert.equal(cell.interrupts, published.interrupts);
+});
+
+test("an engine of another build is refused", () => {
+  const empty = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);
+  assert.throws(() => specializeEngine(empty), /found 0 loops of an interpreter/);
+  // The same module, with the debugging flags elsewhere.
+  const changed = engine.slice();
+  const setter = Buffer.from(changed).indexOf(Uint8Array.of(0x3b, 0x00, 0xf1, 0x05));
+  changed[setter + 2] = 0xf3;
+  assert.throws(() => specializeEngine(changed), /expected a dump for each instruction, found 0/);
+});
 
 test("building the image twice gives the same bytes and the same facts", async () => {
   const [first, second] = [await buildCellImage(), await buildCellImage()];

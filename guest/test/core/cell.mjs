@@ -17,16 +17,17 @@ const START_TIME_MS = 1_800_000_000_000;
 // QuickJS must reach its own stack limit before Node reaches one: the host gives WebAssembly far more than Node does.
 setFlagsFromString("--stack-size=3900");
 
-const engine = new Uint8Array(await readFile(fileURLToPath(import.meta.resolve("quickjs-wasi/quickjs.wasm"))));
+/** The module of the engine, as published. */
+export const engine = new Uint8Array(await readFile(fileURLToPath(import.meta.resolve("quickjs-wasi/quickjs.wasm"))));
 
 /**
  * Build the image of cells. `wrapInstall` is source of a function that takes the guest's `install` and returns another
  * in its place, whose further entries are named in `moreEntries`.
  */
-export async function buildCellImage({ wrapInstall = "(install) => install", moreEntries = [] } = {}) {
+export async function buildCellImage({ wrapInstall = "(install) => install", moreEntries = [], engine: wanted = engine } = {}) {
   const { wasm, facts } = buildImage({
     ...GUEST,
-    engine,
+    engine: wanted,
     bundle: `(${wrapInstall})(${await bundleGuest()})`,
     entries: [...GUEST.entries, ...moreEntries],
   });

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from nacre.storage import Store
     from tests.storage.conftest import PostgresServer
 
 KEYS: Final = KeyRing(new_key())
@@ -472,6 +473,63 @@ async def test_a_turn_that_cannot_be_continued_is_interrupted_with_the_reason(
         assert reason in turn.error
         assert [it.state for it in await setup.store.approvals.find_all()] == ["given_up"]
         assert await setup.store.cells.of_run(first.id) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("steps",), "1"),
+        (("lastRecorded",), []),
+        (("begun", 0), 5),
+        (("usage", "input_tokens"), {}),
+        (("events", 0, "data"), []),
+        (("approvals", 0, "id"), 5),
+        (("approvals", 0, "id"), ""),
+    ],
+    ids=str,
+)
+async def test_a_turn_with_a_member_of_a_wrong_type_breaks_no_other_turn(
+    tmp_path: Path, payments: Payments, path: tuple[Any, ...], value: Any
+) -> None:
+    url = f"sqlite:///{tmp_path}/nacre.db"
+    first = await stop_while_waiting(url, tmp_path, payments)
+    async with open_store(url) as store:
+        await change_state(store, path, value)
+    async with open_process(url, tmp_path, payments) as setup:
+        assert await setup.service.continue_turns() == []
+        turn = await setup.store.turn(first.id)
+        assert turn is not None
+        assert "it is damaged" in turn.error
+        setup.model.will(say("fine"))
+        run = await setup.turn()
+        assert run.state == "completed"
+
+
+async def test_an_approval_that_cannot_be_stored_does_not_end_the_service(
+    tmp_path: Path, payments: Payments
+) -> None:
+    url = f"sqlite:///{tmp_path}/nacre.db"
+    await stop_while_waiting(url, tmp_path, payments)
+    async with open_store(url) as store:
+        await change_state(store, ("approvals", 0, "id"), "a\0b")
+    async with open_process(url, tmp_path, payments) as setup:
+        run = await continue_turn(setup)
+        setup.approvals.answer(run.pending_approvals[0].id, AllowOnce())
+        setup.model.will(say("paid"))
+        await wait_for_end(run)
+        assert run.state == "completed"
+
+
+async def change_state(store: Store, path: tuple[Any, ...], value: Any) -> None:
+    """Change the only stored turn, as somebody with access to the database could."""
+    database = store._database  # pyright: ignore[reportPrivateUsage]
+    text = await database.read(lambda it: it.execute(turn_states.select()).mappings().one()["data"])
+    data = part = json.loads(text)
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    change = update(turn_states).values(data=json.dumps(data))
+    await database.write(lambda it: it.execute(change))
 
 
 async def test_a_turn_that_cannot_be_stored_is_aborted_when_its_service_closes(

@@ -72,7 +72,7 @@ class ApprovalLog:
         self._is_writing = True
         try:
             await self._store.approvals.put(record)
-        except StorageError as error:
+        except (StorageError, SessionError) as error:
             logger.error("the approval %s is not kept: %s", record.id, error)
             return False
         finally:

@@ -29,7 +29,7 @@ from nacre.tools import AllowAlways, AllowOnce, Deny, EarlierApproval, call_fing
 from nacre.trajectory import RunEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nacre.agent.run import AgentRun
     from nacre.agent.turn_context import TurnContext
@@ -48,6 +48,43 @@ _MAX_EVENT_BYTES: Final = 256 * 1024
 _EVENT_BYTES: Final = 100
 # On a busy machine, it takes seconds until a cell that waits is stored.
 _DETACH_SECONDS: Final = 10.0
+
+_NUMBER: Final = (int, float)
+_MEMBERS: Final = {
+    "agentId": str,
+    "sessionKey": str,
+    "model": str,
+    "text": str,
+    "finishReason": str,
+    "steps": int,
+    "secondsLeft": _NUMBER,
+    "lastSequence": int,
+    "lastRecorded": int,
+    "usage": dict,
+    "begun": list,
+    "sent": list,
+    "events": list,
+    "media": list,
+    "approvals": list,
+}
+_APPROVAL_MEMBERS: Final = {
+    "id": str,
+    "callId": str,
+    "fingerprint": str,
+    "created": _NUMBER,
+    "expires": _NUMBER,
+}
+_EVENT_MEMBERS: Final = {"sequence": int, "time": _NUMBER, "kind": str, "data": dict}
+_MEDIA_MEMBERS: Final = {
+    "id": str,
+    "session_id": str,
+    "run_id": str,
+    "name": str,
+    "type": str,
+    "size": int,
+    "created": _NUMBER,
+}
+_MAX_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -301,6 +338,7 @@ def read_turn_state(state: TurnState) -> StoredTurn:
 
 
 def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
+    _check_types(data)
     results = [message_from_json(each) for each in data["results"]]
     written: float = data.get("now", time.time())
     return StoredTurn(
@@ -339,6 +377,30 @@ def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
             for asked in data["approvals"]
         ],
     )
+
+
+def _check_types(data: dict[str, Any]) -> None:
+    """A value of a wrong type would break the turn later, or the service with all turns."""
+    _check_members(data, _MEMBERS)
+    _check_members(data["usage"], dict.fromkeys(data["usage"], int))
+    for asked in data["approvals"]:
+        _check_members(asked, _APPROVAL_MEMBERS)
+        if not asked["id"]:
+            raise TypeError("the id of an approval is empty")
+    for event in data["events"]:
+        _check_members(event, _EVENT_MEMBERS)
+    for record in data["media"]:
+        _check_members(record, _MEDIA_MEMBERS)
+    for key, kind in (("begun", str), ("sent", str), ("items", int)):
+        for number, each in enumerate(data.get(key, [])):
+            _check_members({f"{key}[{number}]": each}, {f"{key}[{number}]": kind})
+
+
+def _check_members(found: dict[str, Any], types: Mapping[str, type | tuple[type, ...]]) -> None:
+    for key, kind in types.items():
+        value = found[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{key} is {str(value)[:_MAX_SHOWN]!r}")
 
 
 def _user_messages(values: list[Any]) -> list[UserMessage]:

@@ -88,7 +88,7 @@ def test_a_damaged_file_is_ignored_and_replaced(directory: Path, damage: str) ->
         case "changed":
             file.write_bytes(content[:-10] + bytes(10))
         case "version":
-            file.write_bytes(content.replace(b"documents 2", b"documents 1", 1))
+            file.write_bytes(content.replace(b"documents ", b"documents 0", 1))
         case "empty":
             file.write_bytes(b"")
         case _:

@@ -67,14 +67,13 @@ class _IndexedTexts:
         self.layer = layer
         # Not if they are not used: they take several megabytes.
         self.meaning_texts = [] if is_switched_off() else [meaning_text(it) for it in entries]
-        # Tuples, because nearly all have one slot.
-        self.slots_by_id_and_name: dict[str, tuple[int, ...]] = {}
-        self.slots_by_joined_name: dict[str, tuple[int, ...]] = {}
+        self.slots_by_id_and_name = _SlotsByText()
+        self.slots_by_joined_name = _SlotsByText()
         for slot, entry in enumerate(entries):
             name = _fold(entry.name)
-            for text in {_fold(entry.id), name}:
-                _add_slot(self.slots_by_id_and_name, text, slot)
-            _add_slot(self.slots_by_joined_name, join_words(name), slot)
+            self.slots_by_id_and_name.add(_fold(entry.id), slot)
+            self.slots_by_id_and_name.add(name, slot)
+            self.slots_by_joined_name.add(join_words(name), slot)
 
 
 def _fold(text: str) -> str:
@@ -83,8 +82,20 @@ def _fold(text: str) -> str:
     return text if folded == text else folded
 
 
-def _add_slot(slots: dict[str, tuple[int, ...]], text: str, slot: int) -> None:
-    slots[text] = (*slots.get(text, ()), slot)
+class _SlotsByText:
+    """The slots of each text. Nearly all texts have one slot, so only others have a list."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self._others: dict[str, list[int]] = {}
+
+    def add(self, text: str, slot: int) -> None:
+        if self._first.setdefault(text, slot) != slot:
+            self._others.setdefault(text, []).append(slot)
+
+    def get(self, text: str) -> Sequence[int]:
+        first = self._first.get(text)
+        return () if first is None else (first, *self._others.get(text, ()))
 
 
 class _RankedTexts:
@@ -110,9 +121,9 @@ class _RankedTexts:
         exact: list[int] = []
         same_words: list[int] = []
         for texts, positions in self._parts:
-            exact += (positions[slot] for slot in texts.slots_by_id_and_name.get(folded, ()))
+            exact += (positions[slot] for slot in texts.slots_by_id_and_name.get(folded))
             if joined:
-                slots = texts.slots_by_joined_name.get(joined, ())
+                slots = texts.slots_by_joined_name.get(joined)
                 same_words += (positions[slot] for slot in slots)
         found = dict.fromkeys((*sorted(exact), *sorted(same_words)))
         return [position for position in found if position != GONE]

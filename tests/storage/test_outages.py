@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from sqlalchemy import text
 
 from nacre.agent import AgentRun
 from nacre.agent.approvals import ApprovalLog
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from pathlib import Path
 
+    from sqlalchemy.engine import Connection
+
     from nacre.storage import TurnRecord
+    from nacre.storage.database import Database
     from tests.agent.agent_setup import AgentSetup
     from tests.storage.conftest import PostgresServer
     from tests.storage.wires import Wire
@@ -397,6 +401,28 @@ async def test_turns_do_not_wait_one_after_the_other_for_a_server_that_is_silent
         assert len(failed) == 8
         # Who waited while another tried in vain does not try as well.
         assert wire.connection_count - count_before == 1
+
+
+async def test_a_burst_of_transactions_is_no_reason_to_give_up_a_server_that_responds(
+    postgres: PostgresServer, short_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One after the other, they take longer than one may take.
+    monkeypatch.setattr("nacre.storage.postgres._CONNECTIONS", 1)
+    monkeypatch.setattr("nacre.storage.postgres._TRANSACTION_SECONDS", 2.0)
+    ended = 0
+
+    def work(connection: Connection) -> None:
+        nonlocal ended
+        connection.execute(text("SELECT pg_sleep(0.2)"))
+        ended += 1
+
+    async with open_store(postgres.url()) as store:
+        database: Database = vars(store)["_database"]
+        async with anyio.create_task_group() as tasks:
+            for _ in range(15):
+                tasks.start_soon(database.read, work)
+
+    assert ended == 15
 
 
 # A whole turn.

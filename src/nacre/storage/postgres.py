@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import anyio
@@ -56,18 +57,58 @@ class ServerTransactions:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
+        self._turnstile = _Turnstile(_CONNECTIONS)
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
         return await self.write(work)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
         # Nobody can cancel it, so a server that does not respond must not hold it up for long.
-        with anyio.fail_after(_TRANSACTION_SECONDS, shield=True):
-            async with self._engine.begin() as connection:
-                return await connection.run_sync(work)
+        await self._turnstile.enter()
+        try:
+            with anyio.fail_after(_TRANSACTION_SECONDS, shield=True):
+                async with self._engine.begin() as connection:
+                    result = await connection.run_sync(work)
+            self._turnstile.note_success()
+            return result
+        finally:
+            self._turnstile.leave()
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+class _Turnstile:
+    """Lets some transactions run at a time, and the others wait in order. They wait for as long as
+    others succeed: a burst of work is no reason to give up a server that responds."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: deque[anyio.Event] = deque()
+        self._last_success = -math.inf
+
+    async def enter(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn, deadline = anyio.Event(), anyio.current_time() + _TRANSACTION_SECONDS
+        self._waiting.append(turn)
+        while not turn.is_set():
+            with anyio.CancelScope(deadline=deadline, shield=True):
+                await turn.wait()
+            deadline = self._last_success + _TRANSACTION_SECONDS
+            if not turn.is_set() and deadline <= anyio.current_time():
+                self._waiting.remove(turn)
+                raise TimeoutError
+
+    def note_success(self) -> None:
+        self._last_success = anyio.current_time()
+
+    def leave(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self._free += 1
 
 
 def server_engine(location: ServerLocation) -> AsyncEngine:
@@ -98,8 +139,9 @@ def server_engine(location: ServerLocation) -> AsyncEngine:
         hide_parameters=True,
         # With row locks this level suffices; a stricter server default would fail more often.
         isolation_level="READ COMMITTED",
-        pool_size=_CONNECTIONS,
-        max_overflow=_CONNECTIONS,
+        # With that of the lock, and for a moment the one that replaces it.
+        pool_size=_CONNECTIONS + 1,
+        max_overflow=1,
         # Detects connections that a server or a firewall has dropped.
         pool_pre_ping=True,
     )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _GATEWAYS: Final = 3
 _SESSIONS: Final = 24
 _PATIENCE_SECONDS: Final = 300.0
+_ANSWERING: Final = 8
+_ANSWER_SECONDS: Final = 40.0
 _WATCH: Final = "watch"
 # Three seconds of a run that does something each 30 ms.
 _STEPS: Final = (
@@ -83,11 +85,12 @@ async def _open_cluster(effort: Effort) -> AsyncGenerator[_Cluster]:
 
 async def measure(effort: Effort) -> list[Figure]:
     async with _open_cluster(effort) as cluster:
-        return [
-            *await _measure_turns(cluster),
-            *await _measure_takeovers(cluster),
-            *await _measure_adoption(cluster),
-        ]
+        figures: list[Figure] = []
+        for part in (_measure_turns, _measure_takeovers, _measure_adoption):
+            found = await part(cluster)
+            effort.say("  " + ", ".join(f"{it.name} {it.value or 0:.1f}" for it in found))
+            figures += found
+        return figures
 
 
 # Turns and events.
@@ -218,9 +221,10 @@ async def _measure_takeovers(cluster: _Cluster) -> list[Figure]:
 
 async def _until_resumed(peer: Peer, run_id: str) -> None:
     client = await Client.connect(peer)
-    async for event in client.events(run_id):
-        if event["kind"] == "run.resumed" and event["data"].get("cause") == "restart":
-            break
+    with anyio.fail_after(_PATIENCE_SECONDS):
+        async for event in client.events(run_id):
+            if event["kind"] == "run.resumed" and event["data"].get("cause") == "restart":
+                break
     client.close()
 
 
@@ -276,10 +280,19 @@ async def _start_waiting(peer: Peer, cells: int) -> None:
 
 async def _allow_open(cluster: _Cluster, peer: Peer) -> None:
     """Answer the approvals that are open now; turns that continue ask again."""
-    client = await Client.connect(peer)
     query = "SELECT id FROM nacre_approvals WHERE state = 'open'"
     left = (await anyio.to_thread.run_sync(cluster.server.sql, query)).splitlines()
-    for approval_id in left:
-        with suppress(RuntimeError):
-            await client.post(f"/api/approvals/{approval_id}", {"answer": "allow-once"})
-    client.close()
+
+    async def allow() -> None:
+        client = await Client.connect(peer)
+        while left:
+            # It fails if the turn has not continued yet.
+            with suppress(RuntimeError):
+                await client.post(f"/api/approvals/{left.pop()}", {"answer": "allow-once"})
+        client.close()
+
+    # A gateway may wait for half a minute for a turn that nobody continues.
+    with anyio.move_on_after(_ANSWER_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_ANSWERING):
+                tasks.start_soon(allow)

@@ -47,6 +47,7 @@ BENCHMARKS = (
     "gateway_cluster",
     "gateway_scaling",
     "gateway_memory",
+    "ray_cells",
     "codex_relay",
     "codex_tool_calls",
     "codex_turns",

@@ -1,6 +1,6 @@
 """Cells on a Ray cluster of one and two nodes on this machine, against local workers, in one run.
 
-`python -m benchmarks.ray_cells [--quick]`. All nodes share the cores of this machine, so the cells
+All nodes share the cores of this machine, so the cells
 per second show the shape and not what a second machine would add.
 """
 
@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
+from benchmarks.measurement import elapsed_ms
+from benchmarks.report import Figure
 from nacre.config import RayConfig
 from nacre.sandbox import Completed, HostRequest, Sandbox, SandboxOptions, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from benchmarks.one import Effort
     from nacre.json_types import JsonValue
 
 _ROUNDS: Final = 300
 _QUICK_ROUNDS: Final = 40
 _WARM_UP: Final = 10
-_MAX_OVERHEAD_MS: Final = 4.0
 _PARALLEL: Final = 8
 _WORKERS: Final = 2
 # About 5 ms of computing in the interpreter.
@@ -92,14 +93,15 @@ async def _run_calls(sandbox: Sandbox) -> int:
 
 
 _PROGRAMS: Final[dict[str, Callable[[Sandbox], Awaitable[int]]]] = {
-    "trivial program": _run_trivial,
-    "suspend and resume": _run_suspended,
-    "10 calls in sequence": _run_calls,
+    "ray_leg": _run_trivial,
+    "ray_leg_suspended": _run_suspended,
+    "ray_leg_calls": _run_calls,
 }
 
 
-async def _compare(sandboxes: dict[str, Sandbox], rounds: int) -> None:
+async def _compare(sandboxes: dict[str, Sandbox], rounds: int) -> list[Figure]:
     """Measure in turns, so that load of the machine affects both alike."""
+    figures: list[Figure] = []
     for name, run in _PROGRAMS.items():
         times: dict[str, list[float]] = {place: [] for place in sandboxes}
         legs = 1
@@ -108,18 +110,17 @@ async def _compare(sandboxes: dict[str, Sandbox], rounds: int) -> None:
                 started = time.perf_counter()
                 legs = await run(sandbox)
                 if number >= _WARM_UP:
-                    times[place].append((time.perf_counter() - started) * 1000)
+                    times[place].append(elapsed_ms(started))
         local, ray = (statistics.median(times[place]) for place in ("local", "ray"))
-        print(
-            f"{name:22} local {local:7.2f} ms  ray {ray:7.2f} ms  "
-            f"{(ray - local) / legs:+6.2f} ms per leg, target {_MAX_OVERHEAD_MS:g}"
-        )
+        details = {"localMs": local, "rayMs": ray, "legs": float(legs)}
+        figures.append(Figure(name=name, value=(ray - local) / legs, details=details))
+    return figures
 
 
-async def _measure_rate(name: str, sandbox: Sandbox, count: int) -> None:
+async def _measure_rate(name: str, sandbox: Sandbox, count: int) -> Figure:
     started = time.perf_counter()
     await _run_busy(sandbox, count)
-    print(f"{name:22} {count / (time.perf_counter() - started):7.0f} cells per second")
+    return Figure(name=name, value=count / (time.perf_counter() - started))
 
 
 async def _run_busy(sandbox: Sandbox, count: int) -> None:
@@ -144,26 +145,25 @@ async def _start_workers(sandbox: Sandbox, count: int) -> None:
             await _run_busy(sandbox, 2 * count)
 
 
-async def main(*, is_quick: bool = False) -> None:
+async def measure(effort: Effort) -> list[Figure]:
     """Measure local workers, one node and two nodes."""
-    rounds = _QUICK_ROUNDS if is_quick else _ROUNDS
+    rounds = effort.times(_ROUNDS, quick=_QUICK_ROUNDS)
     async with AsyncExitStack() as stack:
         # Ray starts nodes in the main thread only, so this stops the event loop.
         cluster = _Cluster()
         stack.callback(cluster.close)
         cluster.add_node()
+        effort.say("  the cluster is up")
         local = await stack.enter_async_context(Sandbox(SandboxOptions(workers=_WORKERS)))
         ray = RayConfig(address=cluster.address, workers_per_node=_WORKERS)
         remote = await stack.enter_async_context(Sandbox(SandboxOptions(ray=ray)))
         await _start_workers(local, _WORKERS)
         await _start_workers(remote, _WORKERS)
-        await _compare({"local": local, "ray": remote}, rounds)
-        await _measure_rate("local pool", local, rounds * 4)
-        await _measure_rate("one Ray node", remote, rounds * 4)
+        figures = await _compare({"local": local, "ray": remote}, rounds)
+        figures.append(await _measure_rate("ray_rate_local", local, rounds * 4))
+        figures.append(await _measure_rate("ray_rate_one", remote, rounds * 4))
+        effort.say("  a second node starts")
         cluster.add_node()
         await _start_workers(remote, 2 * _WORKERS)
-        await _measure_rate("two Ray nodes", remote, rounds * 4)
-
-
-if __name__ == "__main__":
-    anyio.run(lambda: main(is_quick="--quick" in sys.argv))
+        figures.append(await _measure_rate("ray_rate_two", remote, rounds * 4))
+    return figures

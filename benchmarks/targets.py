@@ -635,6 +635,13 @@ TARGETS: Final[dict[str, Target]] = {
     "scaling_adopted_lost": Target(
         label="1,000 waiting cells of a killed gateway: lost", unit="cells", at_most=0
     ),
+    # ray_cells
+    "ray_leg": Target(label="a leg on a Ray node, more than a local one", unit="ms", at_most=4),
+    "ray_leg_suspended": Target(label="same: suspended and resumed", unit="ms", at_most=4),
+    "ray_leg_calls": Target(label="same: with ten calls in sequence, 11 bursts", unit="ms"),
+    "ray_rate_local": Target(label="cells that compute for 5 ms, two local workers", unit="/s"),
+    "ray_rate_one": Target(label="same: one Ray node with two workers", unit="/s"),
+    "ray_rate_two": Target(label="same: two Ray nodes on this machine", unit="/s"),
     # gateway_memory
     "gateway_memory_growth": Target(
         label="gateway: growth after 140 prompts of 8 MB and 20 answers of 20 MB",

@@ -23,6 +23,9 @@ NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 # $(call step,name,command): one line when it works, its whole output when it does not.
 step = @printf '%-14s' '$(1)'; if output=$$($(2) 2>&1); then echo ok; \
 	else status=$$?; printf 'failed\n%s\n' "$$output"; exit $$status; fi
+# The same beside other output: the line is written as a whole.
+step_at_end = @if output=$$($(2) 2>&1); then printf '\n%-14s%s\n' '$(1)' ok; \
+	else status=$$?; printf '\n%-14s%s\n%s\n' '$(1)' failed "$$output"; exit $$status; fi
 need_node = @command -v node >/dev/null && command -v npm >/dev/null || \
 	{ echo 'error: node and npm are needed (Node 20 or newer); install them and try again.' >&2; exit 1; }
 
@@ -46,8 +49,14 @@ run: install  ## start the gateway, with a demonstration model if none is config
 test: install-dev $(GUEST_PACKAGES) $(WEB_PACKAGES) $(PEERS) $(TOOLING)  ## run the tests of the guest, of the web app, and the Python tests
 	$(need_node)
 	@tooling/ensure_chromium.sh
-	@npm test --silent --prefix guest
-	@npm test --silent --prefix web
+	@$(MAKE) -j 2 test-npm test-python
+
+# Beside the Python tests, which begin with what one core does: to compile and to collect.
+.PHONY: test-npm test-python
+test-npm:
+	$(call step_at_end,guest tests,npm test --silent --prefix guest)
+	$(call step_at_end,web tests,npm test --silent --prefix web)
+test-python:
 	@$(BIN)/pytest -n 3 --dist loadfile
 
 # The binary of the dev lock is always tested; these are the oldest that works, and the newest.

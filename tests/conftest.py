@@ -18,6 +18,7 @@ from typing import cast
 import anyio
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 # Nacre imports it on the first use of a config document, and pydantic reads files while it is
 # imported. In a test that would be blocking inside of the event loop, for whichever test is first.
@@ -34,6 +35,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Under nohup, processes that tests start would ignore it, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+
+# No time limits for examples: a machine may be busy.
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-speed")
 
 _forked_starts = ForkedStarts()
 

@@ -11,14 +11,16 @@ import pytest
 
 from nacre.errors import ConfigError
 from nacre.gateway.app import create_app
-from tests.gateway.worlds import TOKEN, World, open_gateway
+from tests.gateway.worlds import PATIENCE_SECONDS, TOKEN, World, open_gateway
 
 PAGE = "https://app.example.org"
 
 
 @asynccontextmanager
 async def stranger(world: World, **headers: str) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=world.url, headers=headers) as client:
+    async with httpx2.AsyncClient(
+        base_url=world.url, headers=headers, timeout=PATIENCE_SECONDS
+    ) as client:
         yield client
 
 

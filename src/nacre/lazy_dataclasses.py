@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import threading
 from operator import attrgetter
-from types import MemberDescriptorType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -265,15 +264,7 @@ def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..
             parameter = f"{name}=_MISSING"
             value = f"_make_{name}() if {name} is _MISSING else {name}"
         parameters[field.kw_only is True].append(parameter)
-        slot: object = getattr(cls, name, None)
-        if not frozen:
-            lines.append(f"self.{name} = {value}")
-        elif isinstance(slot, MemberDescriptorType):
-            # Half of the time of `object.__setattr__`, which has to find the slot.
-            scope[f"_set_{name}"] = slot.__set__
-            lines.append(f"_set_{name}(self, {value})")
-        else:
-            lines.append(f"_set(self, {name!r}, {value})")
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     keywords = ["*", *parameters[True]] if parameters[True] else []

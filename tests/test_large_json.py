@@ -219,3 +219,15 @@ def test_a_value_over_a_limit_is_refused(value: object, limit: str) -> None:
 )
 def test_a_value_that_is_encoded_in_steps_is_the_same_json(value: object) -> None:
     assert json.loads(encode_large(value)) == value
+
+
+@pytest.mark.parametrize("value", [{"x" * (1 << 19): 1}, {"a": "x" * (1 << 19)}])
+def test_a_flat_object_with_a_large_name_or_text_is_not_small(value: object) -> None:
+    assert not is_small(value)
+
+
+async def test_a_copy_of_a_flat_object_is_another_object() -> None:
+    given = {"a": 1, "b": "text", "c": None}
+    copy = await copy_off_loop(given)
+    copy["a"] = 2
+    assert given == {"a": 1, "b": "text", "c": None}

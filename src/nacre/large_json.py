@@ -45,6 +45,8 @@ _MAX_LOOP_VALUES: Final = 5_000
 _OTHER_SCALARS: Final = frozenset((int, bool, float, type(None)))
 # `type` of an `Any` has an unknown type.
 _type_of: Callable[[object], type[object]] = type
+_MAX_FLAT_MEMBERS: Final = 16
+_MAX_FLAT_CHARACTERS: Final = 1_000
 _STEP_VALUES: Final = 20_000
 # Most large results are a long list, or an object with a few members, of which one is long.
 _MAX_STEP_LEVELS: Final = 3
@@ -94,6 +96,8 @@ async def decode_off_loop(data: bytes, *, max_parts: int = MAX_PARTS) -> JsonVal
 
 async def copy_off_loop(value: _Result) -> _Result:
     """Copy a JSON value as `copy_json` does."""
+    if _is_flat(value):
+        return cast("_Result", cast("dict[str, object]", value).copy())
     return copy_json(value) if is_small(value) else await run_in_json_thread(copy_json, value)
 
 
@@ -165,6 +169,8 @@ def _encode_members(
 
 def is_small(value: object) -> bool:
     """Whether the value can be converted on the event loop. Stops as soon as it is too large."""
+    if _is_flat(value):
+        return True
     left_bytes, left_values = MAX_LOOP_BYTES, _MAX_LOOP_VALUES
     todo: list[Any] = [value]
     for part in todo:
@@ -186,6 +192,22 @@ def is_small(value: object) -> bool:
             if left_values >= 0:
                 todo += inside
         if left_bytes < 0 or left_values < 0:
+            return False
+    return True
+
+
+def _is_flat(value: object) -> bool:
+    """Whether the value is an object with a few numbers and short texts, as most inputs are."""
+    if type(value) is not dict or len(cast("dict[object, object]", value)) > _MAX_FLAT_MEMBERS:
+        return False
+    for name, member in cast("dict[object, object]", value).items():
+        if type(name) is not str or len(name) > _MAX_FLAT_CHARACTERS:
+            return False
+        kind = type(member)
+        if kind is str:
+            if len(cast("str", member)) > _MAX_FLAT_CHARACTERS:
+                return False
+        elif kind not in _OTHER_SCALARS:
             return False
     return True
 

@@ -188,3 +188,17 @@ def test_an_import_in_another_thread_is_not_waited_for(
         patch.setattr(trace.__spec__, "_initializing", True, raising=False)
         assert current_trace() is None
     assert current_trace() is not None
+
+
+def test_attributes_are_made_only_for_a_span_that_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nacre.telemetry.spans._tracer", lambda: None)
+    made: list[str] = []
+
+    def attributes() -> dict[str, str]:
+        made.append("attributes")
+        return {}
+
+    with span("nacre.cell", attributes):
+        assert made == []

@@ -224,6 +224,7 @@ _MAX_KEY_CHARACTERS: Final = 200
 _MAX_CACHED_KEY_CHARACTERS: Final = 64
 _MAX_DEPTH: Final = 32
 _MAX_INTEGER_BITS: Final = 4096
+_MAX_PLAIN_INTEGER: Final = 1 << 53
 # How far behind the limit a text is searched, to recognize a secret that the limit cuts in two.
 _LOOK_AHEAD_CHARACTERS: Final = 512
 _BYTES_PER_ITEM: Final = 64
@@ -309,6 +310,10 @@ class _Walk:
                 self.is_exact = False
                 self.items_left -= 1
                 redacted[short_name] = REDACTED
+            elif type(value) is int and -_MAX_PLAIN_INTEGER < value < _MAX_PLAIN_INTEGER:
+                # Most members: the call would take most of their time.
+                self.items_left -= 1
+                redacted[short_name] = value
             else:
                 redacted[short_name] = self.value(value, depth + 1)
         return redacted

@@ -16,7 +16,7 @@ from nacre.errors import AbortedError, ProviderError
 from nacre.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from contextvars import Token
     from types import TracebackType
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SpanName = Literal["nacre.cell", "nacre.tool_call", "nacre.suspend", "nacre.resume"]
 AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
+Attributes: TypeAlias = "Mapping[str, AttributeValue]"
 
 # OpenTelemetry loads the provider with this name if the application sets none.
 _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_TRACER_PROVIDER"
@@ -129,16 +130,19 @@ _NOT_RECORDED: Final = Span()
 
 def span(
     name: SpanName,
-    attributes: Mapping[str, AttributeValue] | None = None,
+    attributes: Attributes | Callable[[], Attributes] | None = None,
     parent: Span | None = None,
 ) -> Span:
-    """Start a span; without `parent`, it is a child of the current span."""
+    """Start a span; without `parent`, it is a child of the current span.
+
+    A function that returns the attributes is called only if the span is recorded.
+    """
     return start_span(name, attributes, parent=parent)
 
 
 def start_span(
     name: str,
-    attributes: Mapping[str, AttributeValue] | None = None,
+    attributes: Attributes | Callable[[], Attributes] | None = None,
     *,
     parent: Span | TraceContext | None = None,
     is_request: bool = False,
@@ -154,7 +158,7 @@ def start_span(
         name,
         context=base,
         kind=SpanKind.CLIENT if is_request else SpanKind.INTERNAL,
-        attributes=attributes,
+        attributes=attributes() if callable(attributes) else attributes,
     )
     return Span(started, base=base)
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from nacre.config import CORE_GROUPS, fold_tool_name
@@ -421,7 +422,7 @@ class ToolExecutor:
         started = time.monotonic()
         self._record("call.started", site, _started_data(subject, given))
         checked: JsonObject = {}
-        attributes = _span_attributes(subject, site)
+        attributes = partial(_span_attributes, subject, site)
         with span("nacre.tool_call", attributes, parent=site.parent_span) as current:
             try:
                 if refusal is not None:
@@ -610,7 +611,9 @@ async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> obje
         # A copy, because hooks and the trajectory get the same input after the tool changed it.
         returned: object = tool.execute(await copy_off_loop(checked), call)
         # A synchronous function is allowed too.
-        return await returned if inspect.isawaitable(returned) else returned
+        if isinstance(returned, CoroutineType) or inspect.isawaitable(returned):
+            return await cast("Awaitable[object]", returned)
+        return returned
     except ToolError:
         raise
     except BaseException as error:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,6 +159,25 @@ def test_the_first_instances_need_no_code_and_later_ones_get_it() -> None:
     assert points[2] == more[2]
     with pytest.raises(dataclasses.FrozenInstanceError):
         points[0].x = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_copy_with_changes_needs_no_code_and_can_be_of_any_dataclass() -> None:
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class Point(Base):
+        x: int
+
+    moved = replace(Point(name="p", x=1, tags=["a"]), x=2)
+    assert (moved.name, moved.x, moved.tags) == ("p", 2, ["a"])
+    assert "x" not in Point.__init__.__code__.co_varnames
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        replace(moved, z=1)
+    assert replace(moved, x=3) == Point(name="p", x=3)
+
+    @dataclasses.dataclass(frozen=True)
+    class Other:
+        x: int
+
+    assert replace(Other(1), x=2) == Other(2)
 
 
 def test_class_variables_and_fields_that_no_argument_sets_are_left_to_the_library() -> None:

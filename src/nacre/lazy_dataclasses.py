@@ -18,6 +18,7 @@ from typing import (
     Final,
     NamedTuple,
     TypeVar,
+    cast,
     dataclass_transform,
 )
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _Class = TypeVar("_Class")
+_Instance = TypeVar("_Instance")
 
 _FIELDS: Final = "__dataclass_fields__"
 # In this order: until the last is replaced, other threads wait for the one that generates.
@@ -69,6 +71,17 @@ def dataclass(
     return decorate
 
 
+def replace(instance: _Instance, /, **changes: Any) -> _Instance:
+    """Like `dataclasses.replace`, but it does not generate the methods of the class."""
+    cls = type(instance)
+    own = cls.__dict__.get(_FIELDS)
+    names = own.names if isinstance(own, _LazyFields) else None
+    if names is None:
+        return dataclasses.replace(cast("Any", instance), **changes)
+    values = {name: getattr(instance, name) for name in names if name not in changes}
+    return cls(**values, **changes)
+
+
 class _LazyFields:
     """The fields of a class until its methods are generated."""
 
@@ -85,6 +98,8 @@ class _LazyFields:
         self.annotations = annotations
         self.defaults = defaults
         self.kw_only = kw_only
+        self.names: tuple[str, ...] | None = None
+        """Known when there are instances, if the fields are simple."""
         self._class = cls
         self.frozen = frozen
         self._eq = eq
@@ -100,6 +115,7 @@ class _LazyFields:
             self.generate()
             return
         self._add_shared_methods(fields)
+        self.names = tuple(field.name for field in fields)
         cls.__match_args__ = tuple(field.name for field in fields if not field.kw_only)
         cls.__init__ = _make_slow_init(cls, fields, self.generate, frozen=self.frozen)
 

@@ -120,10 +120,12 @@ class CellRecorder:
                 "replay.catalog", catalog, size=size, call_id=self._call_id
             )
         code = redact_code(program.code, self._recorder.redaction)
+        limits = program.limits
         encoded: JsonObject = {
             "code": code,
             "language": program.language,
-            "limits": asdict(program.limits),
+            # Not `asdict`, for which the class would need more methods.
+            "limits": {name: getattr(limits, name) for name in limits.__slots__},
             "image": program.sandbox.image,
             "catalog": digest,
         }

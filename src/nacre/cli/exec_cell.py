@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import anyio
@@ -12,6 +11,7 @@ from nacre.cli.output import ExitStatus, Printer, UsageError, escape_controls, s
 from nacre.code_mode.cell import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
+from nacre.lazy_dataclasses import replace
 from nacre.sandbox.results import ImageOutput, JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:

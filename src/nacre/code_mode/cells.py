@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,7 @@ from nacre.code_mode.cell import (
 from nacre.code_mode.durable_cells import CellJournal, describe_lost, read_record
 from nacre.config import MAX_SUSPENDED_CELLS
 from nacre.errors import CellStateError, CellTakenError, SnapshotError, StorageError
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 from nacre.sandbox import Limits
 from nacre.sandbox import results as cell_results
 from nacre.telemetry import span

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
@@ -13,7 +12,7 @@ from nacre.code_mode.cell import CellRefused, CodeModeResult, ExecInput, Failed
 from nacre.code_mode.cells import UNAVAILABLE
 from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.json_types import describe_json_type
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 from nacre.lazy_exports import lazy_pattern
 from nacre.sandbox import CellId
 from nacre.tools import (

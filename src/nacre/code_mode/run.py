@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from nacre.code_mode.model_surface import (
     parse_wait_input,
 )
 from nacre.errors import CatalogError, NamespaceError, StorageError, ToolError
+from nacre.lazy_dataclasses import replace
 from nacre.messages import ImagePart
 from nacre.tools import (
     CallResult,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from weakref import WeakSet
 
@@ -36,6 +35,7 @@ from nacre.errors import (
     ToolDefinitionError,
 )
 from nacre.hooks import HookRunner, Hooks
+from nacre.lazy_dataclasses import replace
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
 from nacre.telemetry import debug_log, get_debug_flags

@@ -7,7 +7,6 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
@@ -28,7 +27,7 @@ from nacre.hooks.events import (
 )
 from nacre.json_types import NotJsonError, copy_json, decode_json, encode_json
 from nacre.large_json import copy_off_loop, is_plain, is_small, run_in_json_thread
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """A cell whose bursts get the inputs of a record: its clock, its random bytes and its answers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from anyio.abc import TaskGroup
 
 from nacre.json_types import JsonValue
 from nacre.large_json import MAX_VALUE_BYTES
+from nacre.lazy_dataclasses import replace
 from nacre.sandbox.cell_leg import (
     CellBursts,
     LegBudget,

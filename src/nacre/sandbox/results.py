@@ -133,7 +133,7 @@ class Limits:
     max_pending_tool_calls: int = LIMITS["max_pending_tool_calls"].default
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
+        for name in self.__slots__:
             value: object = getattr(self, name)
             limit = LIMITS[name]
             if type(value) is not int:

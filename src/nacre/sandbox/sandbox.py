@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from nacre.errors import (
     SnapshotError,
 )
 from nacre.json_types import JsonObject, JsonValue
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
 from nacre.sandbox.cell_vm import SandboxRuntime, SnapshotBinding, check_data
 from nacre.sandbox.executor import CellExecutor

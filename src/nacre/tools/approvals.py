@@ -11,7 +11,7 @@ import os
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, assert_never, cast
 
@@ -20,7 +20,7 @@ import anyio
 from nacre.errors import ApprovalError, ConfigError, ToolInputError
 from nacre.foreign_calls import call_in_thread, passes_through
 from nacre.json_types import NotJsonError, decode_json, encode_json
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import CatalogError, NacreError, ToolPayloadError
 from nacre.json_types import NotJsonError, decode_json, describe_json_type, encode_json
 from nacre.large_json import encode_large, is_plain, is_small, run_in_json_thread
-from nacre.lazy_dataclasses import dataclass
+from nacre.lazy_dataclasses import dataclass, replace
 from nacre.lazy_exports import lazy_pattern
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool

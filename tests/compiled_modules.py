@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from nacre.config import default_cache_directory
-from nacre.sandbox.image import ImageKind
+from nacre.sandbox.image import ImageKind, library_path
 from nacre.sandbox.pool import Launcher
-from nacre.sandbox.worker.wasm_runtime import library_path
 
 # Before a test can change the environment.
 _CACHE = default_cache_directory()

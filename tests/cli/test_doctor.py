@@ -15,9 +15,9 @@ from nacre.cli.main import main
 from nacre.config import default_cache_directory
 from nacre.gateway.web import ASSETS, find_missing_files
 from nacre.sandbox.hardening import HardeningReport, Measure
+from nacre.sandbox.image import WasmError
 from nacre.sandbox.pool import Launcher
 from nacre.sandbox.sandbox import Sandbox, SandboxReport
-from nacre.sandbox.worker.wasm_runtime import WasmError
 from tests.cli.agent_setup import configure_agents
 from tests.cli.nacre_process import run_nacre
 from tests.cli.surroundings import Surroundings, small_server

@@ -11,8 +11,7 @@ import pytest
 import nacre
 from nacre import CodeMode, RunContext, Runtime
 from nacre.errors import ConfigError, NamespaceError, RuntimeUnavailableError
-from nacre.sandbox.image import load_image
-from nacre.sandbox.worker.wasm_runtime import WasmError
+from nacre.sandbox.image import WasmError, load_image
 from nacre.tools.definition import DefinitionFormat, ListedServer
 from tests.code_mode.issues_namespace import github_tools, issues
 from tests.code_mode.outcomes import failure_of, value_of

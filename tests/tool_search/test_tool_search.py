@@ -9,7 +9,7 @@ import pytest
 from nacre import RunContext
 from nacre.config.tools import ToolSearchConfig, tools_config_from
 from nacre.errors import CatalogError, ConfigError, RuntimeUnavailableError
-from nacre.sandbox.worker.wasm_runtime import WasmError
+from nacre.sandbox.image import WasmError
 from nacre.tool_search import ToolSearch
 from nacre.tool_search.tool_search import run_config_from
 from tests.code_mode.mcp_servers import LazyServer

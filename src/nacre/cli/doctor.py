@@ -34,9 +34,9 @@ from nacre.config import (
 )
 from nacre.errors import ConfigError, NacreError, SandboxError
 from nacre.providers import get_api_key
+from nacre.sandbox.image import WasmError, library_path
 from nacre.sandbox.results import Completed, Failed, Limits
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
-from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

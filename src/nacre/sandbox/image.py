@@ -1,16 +1,23 @@
-"""The sandbox images in this package: QuickJS with the guest code already loaded in its memory.
+"""The sandbox images in this package, and the library that runs them.
 
-An image is a WebAssembly module. Its identity is the hash of its bytes, which covers the engine,
-the guest code and the build settings. A snapshot contains the identity of its image.
+An image is QuickJS with the guest code already loaded in its memory, as a WebAssembly module. Its
+identity is the hash of its bytes, which covers the engine, the guest code and the build settings. A
+snapshot contains the identity of its image.
 
 Workers import this module too. They start often, so it does without `dataclasses` and `pathlib`.
 """
 
+from __future__ import annotations
+
 import json
 import os
-from typing import Any, Literal, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from nacre.errors import ImageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ImageKind = Literal["cell", "typescript"]
 
@@ -103,3 +110,38 @@ def engine_version(*, assets: str | os.PathLike[str] = _ASSETS) -> str:
         return f"{engine['package']} {engine['version']}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImageError(f"the sandbox images are missing or damaged: {error!r}") from error
+
+
+MEMORY_ADVICE: Final = (
+    "if memory is short, raise the limit of the container, or `ulimit -v` to 6 GB or more: each "
+    "worker reserves 5 GB of addresses"
+)
+
+
+class WasmError(Exception):
+    """wasmtime cannot compile, load or instantiate a module."""
+
+    @property
+    def is_from_system(self) -> bool:
+        """Whether the operating system refused something, such as memory."""
+        return "(os error " in str(self)
+
+
+def library_path() -> Path:
+    """Return the path of the shared library in the installed `wasmtime` package."""
+    # Not above: the supervisor calls this, and workers do without these imports.
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.find_spec("wasmtime")
+    if spec is None or not spec.submodule_search_locations:
+        raise WasmError("the wasmtime package is not installed; reinstall nacre")
+    # `platform.machine` says the same, and takes a millisecond to import.
+    machine = os.uname().machine.replace("arm64", "aarch64")
+    name = {"win32": "_wasmtime.dll", "darwin": "_libwasmtime.dylib"}.get(
+        sys.platform, "_libwasmtime.so"
+    )
+    path = Path(spec.submodule_search_locations[0]) / f"{sys.platform}-{machine}" / name
+    if not path.is_file():
+        raise WasmError(f"the wasmtime package has no library for this machine: {path}")
+    return path

@@ -35,9 +35,8 @@ from nacre.sandbox.hardening import (
     compile_filter,
     filter_cache_key,
 )
-from nacre.sandbox.image import Image, ImageKind, load_image
+from nacre.sandbox.image import MEMORY_ADVICE, Image, ImageKind, WasmError, library_path, load_image
 from nacre.sandbox.module_cache import DISK_ERRORS, ModuleCache
-from nacre.sandbox.worker.wasm_runtime import MEMORY_ADVICE, WasmError, library_path
 from nacre.sandbox.worker_process import WorkerProcess, python_command, spawn_worker
 
 logger = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nacre.sandbox.image import ImageKind, load_image
+from nacre.sandbox.image import ImageKind, library_path, load_image
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, PositionMap
 from nacre.sandbox.worker.cell_worker import Burst, BurstFailure, run_guest
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED, HostCalls
 from nacre.sandbox.worker.typescript import Transformed, TransformRefused, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory
-from nacre.sandbox.worker.wasm_runtime import Runtime, WasmTrap, library_path
+from nacre.sandbox.worker.wasm_runtime import Runtime, WasmTrap
 from tests.compiled_modules import compiled_module
 
 CORPUS = Path(__file__).parents[3] / "guest" / "bakeoff"

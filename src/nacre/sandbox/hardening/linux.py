@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 
 class NotApplied(Exception):
@@ -46,12 +49,17 @@ def refusal_from(error: OSError, *unknown: int) -> NotApplied:
 
 
 def _words(*values: int) -> list[ctypes.c_ulong]:
+    # Imported here and in the other functions, because the supervisor calls none of them.
+    import ctypes
+
     # These functions are variadic: a plain int would be passed as 32 bits.
     return [ctypes.c_ulong(value) for value in values]
 
 
 def _check(result: int) -> int:
     if result < 0:
+        import ctypes
+
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
@@ -59,6 +67,8 @@ def _check(result: int) -> int:
 
 @cache
 def _libc() -> ctypes.CDLL:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     return libc

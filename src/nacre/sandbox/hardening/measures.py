@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import sys
@@ -51,6 +50,8 @@ def _ruleset_fields(version: int) -> list[int]:
 
 
 def _restrict(fields: list[int]) -> None:
+    import ctypes
+
     attributes = (ctypes.c_uint64 * len(fields))(*fields)
     ruleset = linux.system_call(
         _CREATE_RULESET, ctypes.addressof(attributes), ctypes.sizeof(attributes), 0
@@ -222,6 +223,8 @@ def drop_capabilities() -> str:
     number = _CAPSET.get(os.uname().machine)
     if number is None:
         raise NotAvailable(f"not known for {os.uname().machine}")
+    import ctypes
+
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     none_of_them = (ctypes.c_uint32 * 6)()
     linux.system_call(number, ctypes.addressof(header), ctypes.addressof(none_of_them))

@@ -6,7 +6,6 @@ trap, collect garbage, print a traceback and exit. All other calls fail with EPE
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import sys
@@ -176,12 +175,6 @@ class FilterNotCompiledError(Exception):
     """The filter could not be compiled. The message is part of the worker's report."""
 
 
-class _Program(ctypes.Structure):
-    """`struct sock_fprog`."""
-
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
 def compile_filter() -> bytes:
     """Compile the BPF program for workers on this machine. Raises FilterNotCompiledError.
 
@@ -220,7 +213,15 @@ def install_filter(bpf: bytes, problem: str = "") -> str:
     count, rest = divmod(len(bpf), _INSTRUCTION_BYTES)
     if rest or not 0 < count <= _MAX_INSTRUCTIONS:
         raise NotApplied(f"{len(bpf)} bytes are not a filter program")
-    program = _Program(count, _bound_to_this_process(bpf))
+    # Not above, because the supervisor imports this module too.
+    import ctypes
+
+    class Program(ctypes.Structure):
+        """`struct sock_fprog`."""
+
+        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    program = Program(count, _bound_to_this_process(bpf))
     try:
         failed_thread = linux.system_call(
             number, _SET_MODE_FILTER, _ALL_THREADS, ctypes.addressof(program)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nacre.lazy_exports import lazy_pattern
+from nacre.sandbox.image import WasmError
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.vm import (
     CompileError,
@@ -23,7 +24,7 @@ from nacre.sandbox.worker.vm import (
     Vm,
     VmFactory,
 )
-from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmError, WasmTrap
+from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmTrap
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,
     MAX_CELL_IMAGE_BYTES,

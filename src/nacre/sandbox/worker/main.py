@@ -14,15 +14,10 @@ import sys
 from typing import Any, Final, NoReturn, Protocol
 
 from nacre.sandbox.hardening import harden, open_descriptors
-from nacre.sandbox.image import Image
+from nacre.sandbox.image import MEMORY_ADVICE, Image, WasmError
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
-from nacre.sandbox.worker.wasm_runtime import (
-    MAX_WASM_STACK_BYTES,
-    MEMORY_ADVICE,
-    Runtime,
-    WasmError,
-)
+from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime
 from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
 
 # The memory of the interpreter and the engine, in addition to the memory of a guest.

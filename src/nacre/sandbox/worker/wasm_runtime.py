@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from nacre.sandbox.image import WasmError
 
 # The native stack for WebAssembly frames. QuickJS limits the shadow stack of the module, whose
 # frames are much smaller. With this size, the RangeError of QuickJS always comes first.
@@ -30,21 +28,6 @@ _EXTERN_UNION_OFFSET: Final = 8
 HostFunction = Callable[..., int | None]
 
 
-MEMORY_ADVICE: Final = (
-    "if memory is short, raise the limit of the container, or `ulimit -v` to 6 GB or more: each "
-    "worker reserves 5 GB of addresses"
-)
-
-
-class WasmError(Exception):
-    """wasmtime cannot compile, load or instantiate a module."""
-
-    @property
-    def is_from_system(self) -> bool:
-        """Whether the operating system refused something, such as memory."""
-        return "(os error " in str(self)
-
-
 class WasmTrap(Exception):
     """WebAssembly code trapped, or a host function stopped it."""
 
@@ -55,27 +38,6 @@ class WasmTrap(Exception):
 
 class StopGuest(Exception):
     """Raised by a host function to stop the WebAssembly code that called it."""
-
-
-def library_path() -> Path:
-    """Return the path of the shared library in the installed `wasmtime` package."""
-    # Not above: the supervisor calls this, and workers do without these imports.
-    import importlib.util
-    import os
-    from pathlib import Path
-
-    spec = importlib.util.find_spec("wasmtime")
-    if spec is None or not spec.submodule_search_locations:
-        raise WasmError("the wasmtime package is not installed; reinstall nacre")
-    # `platform.machine` says the same, and takes a millisecond to import.
-    machine = os.uname().machine.replace("arm64", "aarch64")
-    name = {"win32": "_wasmtime.dll", "darwin": "_libwasmtime.dylib"}.get(
-        sys.platform, "_libwasmtime.so"
-    )
-    path = Path(spec.submodule_search_locations[0]) / f"{sys.platform}-{machine}" / name
-    if not path.is_file():
-        raise WasmError(f"the wasmtime package has no library for this machine: {path}")
-    return path
 
 
 class _ByteVector(ctypes.Structure):

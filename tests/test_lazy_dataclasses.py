@@ -199,10 +199,10 @@ def test_fields_match_by_position() -> None:
 def test_fields_and_bases_that_the_library_refuses_are_errors() -> None:
     @dataclass(frozen=True)
     class WrongOrder(Positional):
-        third: int
+        third: int  # pyright: ignore[reportGeneralTypeIssues]
 
     @dataclass()
-    class NotFrozen(Positional):
+    class NotFrozen(Positional):  # pyright: ignore[reportGeneralTypeIssues]
         third: int = 3
 
     with pytest.raises(SyntaxError, match="default"):

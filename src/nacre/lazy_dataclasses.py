@@ -173,7 +173,7 @@ def _simple_fields(cls: type[Any], *, frozen: bool) -> list[_SimpleField] | None
                 default = own.defaults.get(name, dataclasses.MISSING)
                 found[name] = _simple_field(name, default, kw_only=own.kw_only)
         elif own is not None:
-            if base.__dataclass_params__.frozen != frozen:
+            if cast("Any", base).__dataclass_params__.frozen != frozen:
                 return None
             for field in dataclasses.fields(base):
                 found[field.name] = _simple_field(field.name, field, kw_only=False)
@@ -199,7 +199,7 @@ def _is_field(annotation: object) -> bool:
 def _simple_field(name: str, default: Any, *, kw_only: bool) -> _SimpleField | None:
     factory, is_shown, is_compared = dataclasses.MISSING, True, True
     if isinstance(default, dataclasses.Field):
-        field: dataclasses.Field[Any] = default
+        field = cast("dataclasses.Field[Any]", default)
         if not field.init or field.hash is not None:
             return None
         default, factory, is_shown, is_compared = (

@@ -5,13 +5,11 @@ supervisor. It has one thread. While guest code runs, the engine calls back ever
 to check the deadline and to look for an ABORT.
 """
 
-# Not `signal`, which makes enumerations of all signals.
-import _signal
 import gc
 import json
 import os
 import sys
-from typing import Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from nacre.sandbox.hardening import harden, open_descriptors
 from nacre.sandbox.image import MEMORY_ADVICE, Image, WasmError
@@ -19,6 +17,12 @@ from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
 from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime
 from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
+
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    # Without the enumerations of all signals that `signal` makes.
+    import _signal
 
 # The memory of the interpreter and the engine, in addition to the memory of a guest.
 _OWN_DATA_BYTES: Final = 256 << 20

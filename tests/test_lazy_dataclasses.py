@@ -201,8 +201,8 @@ def test_fields_and_bases_that_the_library_refuses_are_errors() -> None:
     class WrongOrder(Positional):
         third: int  # pyright: ignore[reportGeneralTypeIssues]
 
-    @dataclass()
-    class NotFrozen(Positional):  # pyright: ignore[reportGeneralTypeIssues]
+    @dataclass()  # pyright: ignore[reportGeneralTypeIssues]
+    class NotFrozen(Positional):
         third: int = 3
 
     with pytest.raises(SyntaxError, match="default"):

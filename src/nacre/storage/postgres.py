@@ -57,28 +57,28 @@ class ServerTransactions:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._turnstile = _Turnstile(_CONNECTIONS)
+        self._queue = _TransactionQueue(_CONNECTIONS)
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
         return await self.write(work)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
         # Nobody can cancel it, so a server that does not respond must not hold it up for long.
-        await self._turnstile.enter()
+        await self._queue.enter()
         try:
             with anyio.fail_after(_TRANSACTION_SECONDS, shield=True):
                 async with self._engine.begin() as connection:
                     result = await connection.run_sync(work)
-            self._turnstile.note_success()
+            self._queue.note_success()
             return result
         finally:
-            self._turnstile.leave()
+            self._queue.leave()
 
     async def close(self) -> None:
         await self._engine.dispose()
 
 
-class _Turnstile:
+class _TransactionQueue:
     """Lets some transactions run at a time, and the others wait in order. They wait for as long as
     others succeed: a burst of work is no reason to give up a server that responds."""
 

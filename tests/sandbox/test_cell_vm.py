@@ -1,21 +1,18 @@
 """Suspending and restoring the VM of a cell, and sealed snapshots."""
 
-import math
 import os
 import sys
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import pytest
 
 from nacre.errors import SnapshotError, WorkerDiedError
-from nacre.json_types import JsonValue
 from nacre.sandbox import (
     CellState,
     Completed,
     Failed,
-    HostRequest,
     KeyRing,
     Limits,
     Sandbox,
@@ -31,10 +28,12 @@ from nacre.sandbox.cell_vm import (
     transfer_limit_seconds,
     unseal,
 )
-from nacre.sandbox.worker_process import WorkerProcess
-from nacre.sandbox.worker_protocol import Command, Event, Frame
+from nacre.sandbox.worker_protocol import Event, Frame
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of
+
+if TYPE_CHECKING:
+    from nacre.sandbox.worker_process import WorkerProcess
 
 OLD = SnapshotKey(id="old", secret=b"o" * 32)
 NEW = SnapshotKey(id="new", secret=b"n" * 32)
@@ -341,32 +340,3 @@ async def test_the_cpu_time_of_a_worker_is_known(sandbox: Sandbox) -> None:
     await sandbox.ensure_available()
     workers = sandbox._services.runtime.pool.workers  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     assert all(worker.cpu_seconds() > 0 for worker in workers)
-
-
-@pytest.mark.parametrize(
-    ("code", "kinds"),
-    [
-        ("return await yield_control() ?? 1", [Command.RESTORE]),
-        # The second answer is a command of its own.
-        ("await yield_control(); return await echo(1)", [Command.RESTORE, Command.DELIVER]),
-    ],
-)
-async def test_a_snapshot_is_sent_with_the_answers_that_the_program_waits_for(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, code: str, kinds: list[Command]
-) -> None:
-    async def echo(request: HostRequest) -> JsonValue:
-        return request.payload
-
-    cell = sandbox.cell(code, functions=["echo"], handler=echo)
-    assert isinstance(await cell.run(), Waiting)
-    sent: list[int] = []
-    send = WorkerProcess.send
-
-    async def record(worker: WorkerProcess, data: bytes, *, until: float = math.inf) -> None:
-        sent.append(data[0])
-        await send(worker, data, until=until)
-
-    monkeypatch.setattr(WorkerProcess, "send", record)
-    result = await cell.resume()
-    assert isinstance(result, Completed)
-    assert (result.value, sent) == (1, kinds)

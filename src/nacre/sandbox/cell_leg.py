@@ -75,9 +75,6 @@ logger = logging.getLogger(__name__)
 # An automatic approver answers within this time. For a person, the leg ends with `waiting` instead.
 _MAX_SHORT_PERSON_WAIT_SECONDS: Final = 0.5
 
-# A larger command is sent after the snapshot, because copying it would take time.
-_MAX_JOINED_COMMAND_BYTES: Final = 1 << 16
-
 # The key of the random bytes of a VM.
 _SEED_BYTES: Final = 16
 
@@ -321,8 +318,9 @@ class CellBursts:
 
     async def continue_program(self, budget: LegBudget) -> Frame:
         """Run a burst that delivers the answers, or that fires the due timers if there are none."""
-        # Before the record begins, which needs the seed.
-        restored = None if self._vm.is_live else self._cell_fields(budget)
+        if not self._vm.is_live:
+            await self._vm.restore(self._cell_fields(budget))
+        self._vm.unpark()
         fields = self._burst_fields(budget)
         if self._requests.has_answers:
             self._begin_record("deliver")
@@ -331,13 +329,6 @@ class CellBursts:
         else:
             self._begin_record("timers")
             command = encode_pieces(Command.FIRE_TIMERS, fields, ())
-        if restored is not None and sum(map(len, command)) <= _MAX_JOINED_COMMAND_BYTES:
-            # Together, so that neither side waits for the other in between.
-            await self._vm.restore(restored, then=b"".join(command))
-            command = ()
-        elif restored is not None:
-            await self._vm.restore(restored)
-        self._vm.unpark()
         return await budget.charge(self._vm.finish(budget.seconds_left, command))
 
     def _cell_fields(self, budget: LegBudget) -> dict[str, object]:

@@ -212,11 +212,10 @@ class RestoreFailed(Exception):
 
 
 class _Beginning(NamedTuple):
-    """The START or RESTORE frame of a program, and the command that is sent with it."""
+    """The START or RESTORE frame of a program."""
 
     command: Command
     frame: bytes
-    then: bytes
     seconds: float
 
 
@@ -282,8 +281,8 @@ class CellVm:
         """Start a program in a free worker. Call `finish` to wait for the end of the burst."""
         await self._start_in_worker(Command.START, fields, code, size_bytes=len(code))
 
-    async def restore(self, fields: Mapping[str, object], *, then: bytes = b"") -> None:
-        """Restore the snapshot in a free worker, and send it a command."""
+    async def restore(self, fields: Mapping[str, object]) -> None:
+        """Restore the snapshot in a free worker."""
         if self._sealed is None:
             raise CellStateError("the cell has neither a worker nor a snapshot")
         snapshot = self._unseal(self._sealed)
@@ -292,9 +291,8 @@ class CellVm:
             "rejections": snapshot.rejections,
             "open": snapshot.open_requests,
         }
-        size_bytes = snapshot.memory_bytes
         await self._start_in_worker(
-            Command.RESTORE, {**fields, **facts}, snapshot.blocks, size_bytes=size_bytes, then=then
+            Command.RESTORE, {**fields, **facts}, snapshot.blocks, size_bytes=snapshot.memory_bytes
         )
         self._sealed = None
 
@@ -302,28 +300,22 @@ class CellVm:
         return unseal(sealed, keys=self._runtime.keys, image=self.image, binding=self._binding())
 
     async def _start_in_worker(
-        self,
-        command: Command,
-        fields: Mapping[str, object],
-        tail: bytes,
-        *,
-        size_bytes: int,
-        then: bytes = b"",
+        self, command: Command, fields: Mapping[str, object], tail: bytes, *, size_bytes: int
     ) -> None:
         digest = None
         if self._shared is not None:
             digest = self._shared.digest
             size_bytes += self._shared.size
         frame = encode_frame(command, {**fields, "shared": digest}, tail)
-        await self._begin(_Beginning(command, frame, then, transfer_limit_seconds(size_bytes)))
+        await self._begin(_Beginning(command, frame, transfer_limit_seconds(size_bytes)))
 
     async def _begin(self, beginning: "_Beginning") -> None:
-        command, frame, then, seconds = beginning
+        command, frame, seconds = beginning
         for attempt in range(_MAX_STARTS):
             worker = self._worker = await self._runtime.pool.acquire(self._owner)
             worker.on_death = self._on_worker_change
             try:
-                answer = await worker.start(frame, then=then, shared=self._shared, seconds=seconds)
+                answer = await worker.start(frame, shared=self._shared, seconds=seconds)
                 if answer.kind == Event.FAILED and command == Command.RESTORE:
                     raise RestoreFailed(str(answer.fields.get("message", "")))
                 if answer.kind != Event.STARTED:

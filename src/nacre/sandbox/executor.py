@@ -49,13 +49,10 @@ class Worker(Protocol):
         """Return the CPU time that the process has used; 0 if that is not known."""
         ...
 
-    async def start(
-        self, frame: bytes, *, then: bytes = b"", shared: SharedData | None, seconds: float
-    ) -> Frame:
+    async def start(self, frame: bytes, *, shared: SharedData | None, seconds: float) -> Frame:
         """Send START or RESTORE with the data that the program reads; return the answer.
 
-        `then` is a command that follows the start at once. Raises WorkerDiedError, and
-        TimeoutError after so many seconds.
+        Raises WorkerDiedError, and TimeoutError after so many seconds.
         """
         ...
 

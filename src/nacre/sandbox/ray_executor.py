@@ -236,16 +236,12 @@ class RemoteWorker:
     def cpu_seconds(self) -> float:
         return 0.0
 
-    async def start(
-        self, frame: bytes, *, then: bytes = b"", shared: SharedData | None, seconds: float
-    ) -> Frame:
+    async def start(self, frame: bytes, *, shared: SharedData | None, seconds: float) -> Frame:
         """Keep the frame for the first exchange, which sends it together with the command."""
         frames = [frame]
         if shared is not None and not self._sent_data.has(shared.digest):
             frames.insert(0, encode_shared(shared, self._sent_data))
         self._start = (frames, seconds)
-        if then:
-            self._outbox.append(then)
         return Frame(Event.STARTED, {}, b"")
 
     async def send(self, data: bytes, *, until: float = math.inf) -> None:

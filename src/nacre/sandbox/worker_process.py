@@ -320,18 +320,15 @@ class WorkerProcess:
             except OSError as error:
                 raise await self._death() from error
 
-    async def start(
-        self, frame: bytes, *, then: bytes = b"", shared: SharedData | None, seconds: float
-    ) -> Frame:
+    async def start(self, frame: bytes, *, shared: SharedData | None, seconds: float) -> Frame:
         """Send START or RESTORE with the data that the program reads; return the answer.
 
-        `then` is a command that follows the start at once. Raises WorkerDiedError, and
-        TimeoutError after so many seconds.
+        Raises WorkerDiedError, and TimeoutError after so many seconds.
         """
         with anyio.fail_after(seconds):
             if shared is not None:
                 await self._share(shared)
-            await self.send(frame + then)
+            await self.send(frame)
             return await self.event()
 
     async def _share(self, data: SharedData) -> None:

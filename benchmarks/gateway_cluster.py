@@ -127,7 +127,8 @@ class _Outcome:
     reconnects: int = 0
     approvals: int = 0
     lost_turns: list[str] = field(default_factory=list[str])
-    lost_approvals: list[str] = field(default_factory=list[str])
+    lost_approvals: dict[str, str] = field(default_factory=dict[str, str])
+    """What happened, by the message of the turn."""
     broken_streams: list[str] = field(default_factory=list[str])
 
 
@@ -212,7 +213,8 @@ class _Session:
                 ending = f"{text} ({run_id}): no end, but {run['state']}, after {seen}"
             self._outcome.lost_turns.append(ending)
         elif is_asked:
-            self._outcome.lost_approvals.append(f"{text} ({run_id}): {self.endings[text]}")
+            ending = f"{run_id}: {self.endings[text]}"
+            self._outcome.lost_approvals.setdefault(text, ending)
 
     async def _events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
         """All events of a run, over as many connections as it takes."""
@@ -257,7 +259,7 @@ class _Session:
                 "POST", f"/api/approvals/{approval_id}", json={"answer": "allow-once"}, already=409
             )
         except _GaveUp as error:
-            self._outcome.lost_approvals.append(f"{text}: {error}")
+            self._outcome.lost_approvals[text] = str(error)
             return False
         return True
 
@@ -292,7 +294,8 @@ class _Session:
 async def measure(effort: Effort) -> list[Figure]:
     seconds = _QUICK_SECONDS if effort.is_quick else _SECONDS
     outcome, kills, wrong = await _run(effort, seconds)
-    for problem in (*outcome.lost_turns, *outcome.lost_approvals, *outcome.broken_streams, *wrong):
+    approvals = [f"{text}: {problem}" for text, problem in outcome.lost_approvals.items()]
+    for problem in (*outcome.lost_turns, *approvals, *outcome.broken_streams, *wrong):
         effort.say(f"  {problem}")
     details = {
         "seconds": float(seconds),

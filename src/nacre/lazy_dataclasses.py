@@ -216,8 +216,11 @@ def _simple_field(name: str, default: Any, *, kw_only: bool) -> _SimpleField | N
 def _make_slow_init(
     cls: type[Any], fields: Sequence[_SimpleField], generate: Callable[[], None], *, frozen: bool
 ) -> Callable[..., None]:
-    """An `__init__` that needs no code of its own. It compiles the other one for wrong arguments,
-    whose errors that raises, and after a few instances."""
+    """An `__init__` that needs no code of its own.
+
+    After a few instances it compiles the other one, and also for wrong arguments, so that their
+    error is that of Python.
+    """
     positional = [field.name for field in fields if not field.kw_only]
     names = frozenset(field.name for field in fields)
     required = frozenset(

@@ -195,12 +195,15 @@ class _Session:
         self.endings[text] = ""
         run_id, error = started["runId"], ""
         numbers = _Numbers()
-        is_asked = False
+        asked: set[str] = set()
         async for event in self._events(run_id):
             if gap := numbers.check(event):
                 self._outcome.broken_streams.append(f"{text} ({run_id}): {gap}")
             if event["kind"] == "approval.requested":
-                is_asked = not await self._approve(event["data"]["approvalId"], text)
+                asked.add(event["data"]["approvalId"])
+                await self._approve(event["data"]["approvalId"], text)
+            if event["kind"] == "approval.answered":
+                asked.discard(event["data"]["approvalId"])
             if event["kind"] in _ENDS:
                 self.endings[text] = event["kind"]
                 error = str(event["data"].get("error", ""))
@@ -212,8 +215,8 @@ class _Session:
                 seen = ", ".join(numbers.kinds)
                 ending = f"{text} ({run_id}): no end, but {run['state']}, after {seen}"
             self._outcome.lost_turns.append(ending)
-        elif is_asked:
-            ending = f"{run_id}: {self.endings[text]}"
+        elif asked and (lost := asked - await self._allowed()):
+            ending = f"{run_id}: {self.endings[text]} without {', '.join(lost)}"
             self._outcome.lost_approvals.setdefault(text, ending)
 
     async def _events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -251,8 +254,13 @@ class _Session:
                 elif name == "data":
                     yield event_id, {"data": {}, **json.loads(value), "kind": kind}
 
-    async def _approve(self, approval_id: str, text: str) -> bool:
-        """Whether the answer was accepted."""
+    async def _allowed(self) -> set[str]:
+        """The approvals of the session that are stored as given."""
+        path = f"/api/approvals?all=true&limit=1000&sessionId={self.session_id}"
+        past = (await self._request("GET", path))["past"]
+        return {it["approvalId"] for it in past if it["state"] == "allowed"}
+
+    async def _approve(self, approval_id: str, text: str) -> None:
         self._outcome.approvals += 1
         try:
             await self._request(
@@ -260,8 +268,6 @@ class _Session:
             )
         except _GaveUp as error:
             self._outcome.lost_approvals[text] = str(error)
-            return False
-        return True
 
     async def _request(
         self, method: str, path: str, *, already: int = 0, **options: Any

@@ -20,7 +20,7 @@ import anyio
 
 from nacre.agent import AgentRun, ClientTool
 from nacre.messages import ToolMessage
-from nacre.sandbox import cell_leg, parse_key_ring
+from nacre.sandbox import parse_key_ring
 from nacre.storage import CellStore, open_store
 from nacre.tools import AllowOnce, Tool, ToolCall
 from tests.agent.agent_setup import AgentSetup, open_agent
@@ -82,8 +82,6 @@ def say_line(data: object) -> None:
 async def main() -> None:
     url, folder, keys, failpoint, command = sys.argv[1:]
     install_failpoint(failpoint)
-    # Each suspension would wait half a second for an answer.
-    setattr(cell_leg, "_MAX_SHORT_PERSON_WAIT_SECONDS", 0.02)  # noqa: B010
     async with (
         open_store(url) as store,
         open_agent(

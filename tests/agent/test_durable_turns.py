@@ -15,7 +15,7 @@ from sqlalchemy import update
 from nacre.agent import AgentRun, ClientTool, turn_state
 from nacre.errors import StorageError
 from nacre.messages import AssistantMessage, ToolMessage, UserMessage
-from nacre.sandbox import KeyRing, cell_leg, new_key
+from nacre.sandbox import KeyRing, new_key
 from nacre.storage import open_store
 from nacre.storage.schema import approvals, turn_states
 from nacre.tools import AllowOnce, Tool, ToolCall
@@ -54,12 +54,6 @@ class Payments:
     async def _pay(self, given: dict[str, Any], tool_call: ToolCall) -> object:
         self.done.append(tool_call.id)
         return given
-
-
-@pytest.fixture(autouse=True)
-def suspend_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each suspension would wait half a second for an answer."""
-    monkeypatch.setattr(cell_leg, "_MAX_SHORT_PERSON_WAIT_SECONDS", 0.02)
 
 
 @pytest.fixture

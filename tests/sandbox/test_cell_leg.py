@@ -23,22 +23,18 @@ from tests.sandbox.conftest import HeldHandler
 
 
 def test_waiting_for_people_leaves_the_budget_as_it_is() -> None:
-    budget = LegBudget(10, waits_for_people=True)
+    budget = LegBudget(10, person_seconds=10)
     budget.charge_wait(9, is_for_person=True)
     assert (budget.seconds_left, budget.is_used_up) == (10, False)
     budget.charge_wait(1, is_for_person=True)
     assert budget.is_used_up
 
 
-def test_a_first_leg_waits_for_people_only_a_moment() -> None:
-    first, later = (LegBudget(10, waits_for_people=it) for it in (False, True))
-    assert first.seconds_for_wait(is_for_person=True) == 0.5
-    assert later.seconds_for_wait(is_for_person=True) == 10
-    assert first.seconds_for_wait(is_for_person=False) == 10
-
-
-def test_patience_is_never_longer_than_the_budget() -> None:
-    assert LegBudget(0.1, waits_for_people=False).seconds_for_wait(is_for_person=True) == 0.1
+def test_waiting_for_people_has_a_budget_of_its_own() -> None:
+    budget = LegBudget(10, person_seconds=0.5)
+    assert budget.seconds_for_wait(is_for_person=True) == 0.5
+    assert budget.seconds_for_wait(is_for_person=False) == 10
+    assert LegBudget(0.1, person_seconds=0.5).seconds_for_wait(is_for_person=True) == 0.1
 
 
 async def test_a_burst_that_fails_is_charged_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +47,7 @@ async def test_a_burst_that_fails_is_charged_as_well(monkeypatch: pytest.MonkeyP
         now += 3
         raise LookupError
 
-    budget = LegBudget(10, waits_for_people=False)
+    budget = LegBudget(10, person_seconds=0.5)
     with pytest.raises(LookupError):
         await budget.charge(burst())
     assert budget.seconds_left == 7

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from nacre.errors import SessionError
 from nacre.storage import ApprovalRecord
 
 if TYPE_CHECKING:
@@ -38,6 +41,14 @@ async def test_an_approval_is_asked_and_then_answered(store: Store) -> None:
     await store.approvals.put(answered)
 
     assert await store.approvals.find_all() == [answered]
+
+
+async def test_several_approvals_are_stored_together_or_not_at_all(store: Store) -> None:
+    await store.approvals.put(approval("a1"), approval("a2"))
+    with pytest.raises(SessionError):
+        await store.approvals.put(approval("a3"), approval("bad\0"))
+
+    assert {it.id for it in await store.approvals.find_all()} == {"a1", "a2"}
 
 
 async def test_approvals_are_listed_by_session_and_the_last_first(store: Store) -> None:

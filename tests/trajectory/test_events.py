@@ -185,6 +185,36 @@ def test_numbers_that_takeovers_leave_out_are_not_missing() -> None:
     assert third.count_missing(0, 1_000_000) == 1
 
 
+def test_readers_see_events_after_a_pause_with_the_numbers_that_they_had() -> None:
+    log, heard = RunEventLog(), list[RunEvent]()
+    log.subscribe(heard.append)
+    log.add("run.started")
+    log.pause("a")
+    log.pause("b")
+    log.add("approval.requested", {"approvalId": "a"})
+    log.add("run.waiting")
+    unread = log.unread
+    assert (numbers(heard), numbers([*log.events]), log.last_sequence) == ([0], [0], 0)
+    assert numbers([*unread]) == [1, 2]
+    log.resume("a")
+    log.resume("unknown")
+    assert log.is_paused and numbers(heard) == [0]
+    log.resume("b")
+    assert tuple(heard[1:]) == unread == log.events[1:]
+    assert (log.unread, log.is_paused) == ((), False)
+    log.add("run.resumed")
+    assert numbers(heard) == [0, 1, 2, 3]
+
+
+async def test_the_end_of_a_log_ends_its_pause() -> None:
+    log = RunEventLog()
+    log.pause("a")
+    log.add("run.completed")
+    log.close()
+    with anyio.fail_after(5):
+        assert [event.kind async for event in log.follow()] == ["run.completed"]
+
+
 async def test_nothing_is_told_after_the_end() -> None:
     log = RunEventLog()
     log.close()

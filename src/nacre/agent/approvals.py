@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import anyio
@@ -16,6 +17,8 @@ from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
 
     from nacre.agent.run import AgentRun
     from nacre.agent.shared_sessions import SharedSessions
@@ -29,22 +32,35 @@ _REDACTION = Redaction()
 _MAX_SHOWN_ID: Final = 80
 # How long a turn that was taken over may take to ask again.
 _REOPEN_SECONDS: Final = 5.0
-_LOOKS: Final = 20
-_LOOK_SECONDS: Final = 0.05
+# Nobody waits longer than this for the store: not to see an approval, and not to answer one.
+_SHOW_SECONDS: Final = 5.0
+_MAX_BATCH: Final = 50
 
 
 class ApprovalLog:
-    """Reports the approvals of a queue to their runs at once, and stores them in the background."""
+    """Stores the approvals of a queue, and reports each to its run when it is stored.
+
+    So no approval that a person has seen is lost if this process is killed.
+    """
 
     def __init__(
-        self, queue: ApprovalQueue, *, store: Store, run_of: Callable[[str], AgentRun | None]
+        self,
+        queue: ApprovalQueue,
+        *,
+        store: Store,
+        run_of: Callable[[str], AgentRun | None],
+        tasks: TaskGroup,
     ) -> None:
+        """`tasks` is entered before the first request."""
         self._store = store
         self._run_of = run_of
+        self._tasks = tasks
         self._records: deque[ApprovalRecord] = deque()
+        self._unshown: dict[str, _Unshown] = {}
         self._change = anyio.Event()
-        self._stored = anyio.Event()
-        self._is_writing = False
+        self._attempted = anyio.Event()
+        self._taken_count = 0
+        self._settled_count = 0
         self._is_closed = False
         self._stop_listening = queue.listen(self._record_change)
 
@@ -56,39 +72,56 @@ class ApprovalLog:
                 if not self._records:
                     self._change = anyio.Event()
                     await self._change.wait()
-                elif not await self._store_record(self._records.popleft()) and self._is_closed:
-                    # Trying every record would make closing wait for the store many times.
-                    self._drop_pending()
-                if not self._records:
-                    stored, self._stored = self._stored, anyio.Event()
-                    stored.set()
+                else:
+                    await self._store_batch()
 
     async def settle(self) -> None:
         """Wait until all changes so far are stored, or cannot be."""
-        if self._records or self._is_writing:
-            await self._stored.wait()
+        wanted = self._taken_count
+        while self._settled_count < wanted:
+            await self._attempted.wait()
 
-    async def _store_record(self, record: ApprovalRecord) -> bool:
-        self._is_writing = True
+    async def _store_batch(self) -> None:
+        """Store what there is. If that fails, try each record by itself: the session of one may be
+        lost."""
+        batch = [self._records.popleft() for _ in range(min(len(self._records), _MAX_BATCH))]
+        if not await self._store_records(*batch):
+            # Trying every record would make closing wait for the store many times. The next start
+            # withdraws approvals that are open in the store.
+            is_last_try = self._is_closed or len(batch) == 1
+            for record in batch:
+                if is_last_try or not await self._store_records(record):
+                    logger.error("the approval %s (%s) is not kept", record.id, record.state)
+        self._settled_count += len(batch)
+        attempted, self._attempted = self._attempted, anyio.Event()
+        attempted.set()
+
+    async def _store_records(self, *records: ApprovalRecord) -> bool:
         try:
-            await self._store.approvals.put(record)
+            await self._store.approvals.put(*records)
         except (StorageError, SessionError) as error:
-            logger.error("the approval %s is not kept: %s", record.id, error)
+            logger.warning("%d approvals cannot be stored: %s", len(records), error)
             return False
-        finally:
-            self._is_writing = False
+        for record in records:
+            if record.id in self._unshown:
+                self._unshown[record.id].is_stored.set()
         return True
 
-    def _drop_pending(self) -> None:
-        """Drop the records. The next start withdraws approvals that are open in the store."""
-        while self._records:
-            record = self._records.popleft()
-            logger.error("the approval %s (%s) is not kept either", record.id, record.state)
+    async def _show_when_stored(self, run: AgentRun, approval_id: str, unshown: _Unshown) -> None:
+        try:
+            with unshown.scope:
+                await unshown.is_stored.wait()
+                await run.until_approval_stored(approval_id)
+        finally:
+            self._unshown.pop(approval_id, None)
+            run.show_approval(approval_id)
 
     def close(self) -> None:
         self._is_closed = True
         self._stop_listening()
         self._change.set()
+        for unshown in self._unshown.values():
+            unshown.scope.cancel()
 
     def _record_change(
         self,
@@ -101,14 +134,30 @@ class ApprovalLog:
             # The request stays open for the process that continues the run.
             return
         if is_open:
-            run.approval_opened(request)
+            run.approval_opened(request, is_stored_first=run.is_stored)
             state, answer = "open", {}
+            if run.is_stored:
+                scope = anyio.CancelScope(deadline=anyio.current_time() + _SHOW_SECONDS)
+                unshown = self._unshown[request.id] = _Unshown(scope=scope)
+                self._tasks.start_soon(self._show_when_stored, run, request.id, unshown)
         else:
             state, answer = _describe_ending(request, decided)
             run.approval_closed(request, answer)
+            if request.id in self._unshown:
+                self._unshown[request.id].scope.cancel()
         if run.is_stored:
             self._records.append(_make_record(request, state, answer))
+            self._taken_count += 1
             self._change.set()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Unshown:
+    """An approval that the readers of its run do not see yet."""
+
+    scope: anyio.CancelScope
+    """Of the task that shows it; cancelled to show it now."""
+    is_stored: anyio.Event = field(default_factory=anyio.Event)
 
 
 def approval_to_json(request: ApprovalRequest) -> JsonObject:
@@ -196,6 +245,9 @@ class SharedApprovals:
             await self._send(approval_id, "approval", {"answer": answer})
         else:
             self._queue.answer(approval_id, decision)
+            # Before the caller learns that it counts.
+            with anyio.move_on_after(_SHOW_SECONDS):
+                await self._log.settle()
 
     async def read_input(self, approval_id: str) -> JsonObject:
         """Return the whole input of an open approval, with its secrets. Raises ApprovalError and
@@ -220,7 +272,7 @@ class SharedApprovals:
 
     async def _send(self, approval_id: str, kind: InboxKind, payload: JsonObject) -> JsonObject:
         """Send something to the gateway that asks, and return the result."""
-        record = await self._find(approval_id)
+        record = await self._store.approvals.find(approval_id)
         if record is None:
             raise ApprovalError(f"the approval {approval_id[:_MAX_SHOWN_ID]!r} does not exist")
         if record.state != "open":
@@ -233,15 +285,6 @@ class SharedApprovals:
             )
         except SessionError as error:
             raise ApprovalError(f"the approval {approval_id!r} is not open: {error}") from error
-
-    async def _find(self, approval_id: str) -> ApprovalRecord | None:
-        for _ in range(_LOOKS):
-            record = await self._store.approvals.find(approval_id)
-            if record is not None:
-                return record
-            # The gateway that asks stores the request a moment after its readers know of it.
-            await anyio.sleep(_LOOK_SECONDS)
-        return None
 
     # What other gateways send.
 

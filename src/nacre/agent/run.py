@@ -200,6 +200,9 @@ class AgentRun:
         """Whether another process has begun the run."""
         self.is_detached = False
         """Whether the run is left to another process, which continues it."""
+        self.until_approval_stored: Callable[[str], Awaitable[None]] = _do_not_wait
+        """Waits until another process would ask for this approval again; set by a turn that can
+        continue there."""
         self.on_detach: Callable[[], Awaitable[bool]] = _refuse
         """Leaves the run to another process; set by a turn that can do so."""
         self.on_drop: Callable[[], None] = do_nothing
@@ -290,8 +293,9 @@ class AgentRun:
         return self.result
 
     async def waiting_or_ended(self) -> RunState:
-        """Wait until the run waits for a person or a client, or has ended."""
-        while self._state not in ("waiting", "completed", "failed", "aborted", "interrupted"):
+        """Wait until the run waits for a person or a client and its readers know that, or it has
+        ended."""
+        while self._state in ("queued", "running") or self.events.is_paused:
             await self._state_change.wait()
         return self._state
 
@@ -424,18 +428,28 @@ class AgentRun:
         self.events.close()
         self._ended.set()
 
-    def approval_opened(self, request: ApprovalRequest) -> None:
-        """An approval of a call was requested."""
+    def approval_opened(self, request: ApprovalRequest, *, is_stored_first: bool = False) -> None:
+        """An approval of a call was requested. With `is_stored_first`, readers do not see it until
+        `show_approval`."""
         self._approvals[request.id] = request
         if request.id not in self._announced:
+            self._announced.add(request.id)
+            if is_stored_first:
+                self.events.pause(request.id)
             self.events.add("approval.requested", approval_to_json(request))
         self.on_change()
+
+    def show_approval(self, approval_id: str) -> None:
+        """Show readers an approval that is stored, and the events after it."""
+        self.events.resume(approval_id)
+        self._note_state_change()
 
     def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
         """An approval was answered, has expired or was withdrawn."""
         self._approvals.pop(request.id, None)
         told: JsonObject = {"approvalId": request.id, "toolCallId": request.call_id, **answer}
         self.events.add("approval.answered", told)
+        self.show_approval(request.id)
         self.on_change()
 
     def _move_to(self, state: RunState) -> None:
@@ -473,6 +487,10 @@ class AgentRun:
 
 async def _refuse() -> bool:
     return False
+
+
+async def _do_not_wait(_approval_id: str) -> None:
+    pass
 
 
 def do_nothing() -> None:

@@ -74,7 +74,7 @@ class AgentService:
         for command in built_in.as_commands():
             self.commands.add(command)
         self._approval_log = ApprovalLog(
-            context.approvals, store=context.store, run_of=self._runs.get
+            context.approvals, store=context.store, run_of=self._runs.get, tasks=self._tasks
         )
         self._is_closed = True
         self.shared: SharedSessions | None = None

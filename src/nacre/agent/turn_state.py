@@ -48,6 +48,8 @@ _MAX_EVENT_BYTES: Final = 256 * 1024
 _EVENT_BYTES: Final = 100
 # On a busy machine, it takes seconds until a cell that waits is stored.
 _DETACH_SECONDS: Final = 10.0
+# A program that has something else to do is not stored for a long time.
+_BUSY_SECONDS: Final = 0.3
 
 _NUMBER: Final = (int, float)
 _MEMBERS: Final = {
@@ -143,6 +145,7 @@ class DurableTurn:
         self._version = version
         self._is_stored = version > 0
         self._last_data: JsonObject | None = None
+        self._described_approvals: frozenset[str] = frozenset()
         self._lock = anyio.Lock()
         self._change = anyio.Event()
         self._looked = anyio.Event()
@@ -169,6 +172,7 @@ class DurableTurn:
             return None
         # Whoever gets it is going to store it.
         self._is_stored, self._last_data = True, data
+        self._described_approvals = frozenset(asked.id for asked in self._run.pending_approvals)
         self._version += 1
         # Clocks of processes differ, and jump. The store knows how old the state is.
         data = {**data, "now": time.time()}
@@ -223,6 +227,28 @@ class DurableTurn:
                 await self._cells.delete_turn_state(self._run.id)
                 self._is_stored = False
 
+    async def until_approval_stored(self, approval_id: str) -> None:
+        """Wait until the turn is stored with this approval; not for long if it does something else
+        meanwhile."""
+        if self._opened is None:
+            return
+        with anyio.move_on_after(_BUSY_SECONDS):
+            await self._until_described(approval_id)
+            return
+        if self._run.state == "waiting":
+            await self._until_described(approval_id)
+
+    async def _until_described(self, approval_id: str) -> None:
+        assert self._opened is not None
+        while True:
+            looked = self._looked
+            await self._opened[1].settle()
+            async with self._lock:
+                # What was described is stored.
+                if approval_id in self._described_approvals and self._can_continue():
+                    return
+            await looked.wait()
+
     async def detach(self) -> bool:
         """Leave the turn and its cells to the next process; False if that is not possible."""
         if self._opened is None:
@@ -271,7 +297,7 @@ class DurableTurn:
             try:
                 await self._cells.put_turn_state(state)
             except StorageError:
-                self._last_data = None
+                self._last_data, self._described_approvals = None, frozenset()
                 raise
 
 
@@ -279,7 +305,9 @@ def _describe_turn(
     turn: TurnContext, *, results: dict[str, ToolMessage], begun: set[str]
 ) -> JsonObject:
     run, request, output = turn.run, turn.request, turn.output
-    events = _newest_events(run.events.events)
+    # The next process shows what readers have not seen yet.
+    unread = run.events.unread
+    events = _newest_events((*run.events.events, *unread))
     data: dict[str, Any] = {
         "format": _FORMAT,
         "agentId": turn.agent.id,
@@ -297,7 +325,7 @@ def _describe_turn(
         "usage": asdict(turn.budget.usage),
         "secondsLeft": turn.budget.seconds_left(),
         "events": [event.to_json() for event in events],
-        "lastSequence": run.events.last_sequence,
+        "lastSequence": run.events.last_sequence + len(unread),
         "lastRecorded": turn.trajectory.last_sequence,
         "sent": run.events.sent,
         "media": [asdict(record) for record in run.media_records],

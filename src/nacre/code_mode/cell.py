@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import field
@@ -14,6 +15,7 @@ from nacre.json_types import decode_json, encode_json
 from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import CellState
 from nacre.sandbox import results as cell_results
+from nacre.sandbox.cell_leg import SHORT_PERSON_WAIT_SECONDS
 from nacre.sandbox.results import PendingRequest, Reason, Usage
 from nacre.telemetry import span
 from nacre.tools import CatalogCounters
@@ -335,6 +337,9 @@ class CodeModeCell:
         self._counts = tools.telemetry.snapshots
         self._on_end = on_end
         self._journal = journal
+        self._person_seconds = (
+            SHORT_PERSON_WAIT_SECONDS if journal is None else journal.person_seconds
+        )
         self.unseen_output = output
         """The output of earlier legs that the model has not seen, because only people or clients
         held up the program; recorded for durable cells only."""
@@ -365,7 +370,7 @@ class CodeModeCell:
     async def run(self) -> CellResult:
         """Run the first leg."""
         self._record("cell.started", {})
-        return await self._run_leg(self._cell.run)
+        return await self._run_leg(partial(self._cell.run, person_seconds=self._person_seconds))
 
     async def resume(self, cause: ResumeCause) -> CellResult:
         """Run the next leg."""
@@ -376,10 +381,9 @@ class CodeModeCell:
         self._record("cell.resumed", {"cause": cause})
         with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
             # The sooner a durable cell is suspended, the sooner it is stored.
-            waits_for_people = cause == "wait" or self._journal is None
-            return await self._run_leg(
-                partial(self._cell.resume, waits_for_people=waits_for_people)
-            )
+            is_patient = cause == "wait" or self._journal is None
+            person_seconds = math.inf if is_patient else self._person_seconds
+            return await self._run_leg(partial(self._cell.resume, person_seconds=person_seconds))
 
     async def store(self, *, max_per_session: int) -> bool:
         """Store the waiting cell if it is durable; False if its session has too many cells.

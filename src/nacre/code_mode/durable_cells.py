@@ -19,6 +19,7 @@ from nacre.large_json import CheckedJson, encode_off_loop
 from nacre.lazy_dataclasses import dataclass
 from nacre.sandbox import StoredCell
 from nacre.sandbox import results as cell_results
+from nacre.sandbox.cell_leg import SHORT_PERSON_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,8 @@ class DurableRun:
     describe_turn: Callable[[str], TurnState | None] = _describe_nothing
     """What the turn needs to continue in another process; stored with the suspended cell that it
     is given the id of."""
+    person_seconds: float = SHORT_PERSON_WAIT_SECONDS
+    """How long a program runs on while it waits only for people, before its cell is stored."""
 
 
 class CellJournal:
@@ -185,6 +188,11 @@ class CellJournal:
     def detach(self) -> None:
         """Leave the cell in the store for the next process."""
         self._is_detached = True
+
+    @property
+    def person_seconds(self) -> float:
+        """How long the program runs on while it waits only for people."""
+        return self._run.person_seconds
 
     @property
     def is_stored(self) -> bool:

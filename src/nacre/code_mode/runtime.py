@@ -69,6 +69,10 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 
+# In the turn of an agent, an approval is shown when its cell is stored. Within this time, code that
+# reads the queue has answered.
+_TURN_PERSON_SECONDS: Final = 0.02
+
 ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
 
 # The logged members of an event; never inputs, results or output.
@@ -319,7 +323,9 @@ class Runtime:
         if settings.durable and is_stored and self._cell_store is not None:
             durable = DurableRun(store=self._cell_store)
             if describe_turn is not None:
-                durable = replace(durable, describe_turn=describe_turn)
+                durable = replace(
+                    durable, describe_turn=describe_turn, person_seconds=_TURN_PERSON_SECONDS
+                )
         cells = RunCells(
             run_tools,
             sandbox=self._sandbox,

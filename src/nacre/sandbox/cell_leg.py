@@ -73,7 +73,7 @@ from nacre.sandbox.worker_protocol import (
 logger = logging.getLogger(__name__)
 
 # An automatic approver answers within this time. For a person, the leg ends with `waiting` instead.
-_MAX_SHORT_PERSON_WAIT_SECONDS: Final = 0.5
+SHORT_PERSON_WAIT_SECONDS: Final = 0.5
 
 # The key of the random bytes of a VM.
 _SEED_BYTES: Final = 16
@@ -85,15 +85,12 @@ class LegBudget:
     """The time that is left for a leg.
 
     Bursts and waits count. Waiting for a worker and suspending do not count. While the program
-    waits only for a person, a separate budget applies: the whole time limit with
-    `waits_for_people`, otherwise a short one.
+    waits only for a person, a separate budget applies: `person_seconds`, at most the whole time.
     """
 
-    def __init__(self, seconds: float, *, waits_for_people: bool) -> None:
+    def __init__(self, seconds: float, *, person_seconds: float) -> None:
         self.seconds_left = seconds
-        self._person_seconds_left = seconds
-        if not waits_for_people:
-            self._person_seconds_left = min(seconds, _MAX_SHORT_PERSON_WAIT_SECONDS)
+        self._person_seconds_left = min(seconds, person_seconds)
 
     @property
     def is_used_up(self) -> bool:

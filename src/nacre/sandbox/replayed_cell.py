@@ -109,7 +109,7 @@ class ReplayedCell:
     ) -> Completed | Failed | None:
         """Run one burst. Returns the result if the program has ended. Each burst has the whole
         time limit of a leg, because this machine may be slower."""
-        budget = LegBudget(self._seconds, waits_for_people=False)
+        budget = LegBudget(self._seconds, person_seconds=0)
         self._bursts.replayed = inputs
         self._record = None
 

@@ -7,6 +7,7 @@ At most one leg runs at a time, while the state is `running`.
 """
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -31,7 +32,14 @@ from nacre.errors import (
 )
 from nacre.json_types import JsonObject, JsonValue
 from nacre.lazy_dataclasses import dataclass, replace
-from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
+from nacre.sandbox.cell_leg import (
+    SHORT_PERSON_WAIT_SECONDS,
+    CellBursts,
+    CellLeg,
+    FirstBurst,
+    LegBudget,
+    build_cell_context,
+)
 from nacre.sandbox.cell_vm import SandboxRuntime, SnapshotBinding, check_data
 from nacre.sandbox.executor import CellExecutor
 from nacre.sandbox.hardening import HardeningReport
@@ -137,8 +145,6 @@ class Cell:
     ) -> None:
         self.state = CellState.NEW
         self._limits = program.limits
-        # In the first leg, so that the caller learns soon that the program waits.
-        self._waits_for_people = False
         self._running_cells = services.running
         self._context = build_cell_context(
             program,
@@ -157,17 +163,16 @@ class Cell:
     def cell_id(self) -> CellId:
         return self._context.cell_id
 
-    async def run(self) -> CellResult:
-        """Start the program and return the result of its first leg."""
-        return await self._run_leg(CellState.NEW, self._bursts.start)
+    async def run(self, *, person_seconds: float = SHORT_PERSON_WAIT_SECONDS) -> CellResult:
+        """Start the program and return the result of its first leg.
 
-    async def resume(self, *, waits_for_people: bool = True) -> CellResult:
-        """Continue a waiting program and return the result of its next leg.
-
-        With `waits_for_people` False, the leg ends soon if the program waits only for people.
+        The leg ends when the program has waited only for people for `person_seconds`.
         """
-        self._waits_for_people = waits_for_people
-        return await self._run_leg(CellState.WAITING, self._bursts.resume)
+        return await self._run_leg(CellState.NEW, self._bursts.start, person_seconds)
+
+    async def resume(self, *, person_seconds: float = math.inf) -> CellResult:
+        """Continue a waiting program and return the result of its next leg."""
+        return await self._run_leg(CellState.WAITING, self._bursts.resume, person_seconds)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
         """End the program now, in any state. Has no effect after its end."""
@@ -245,11 +250,13 @@ class Cell:
         self.state = CellState.WAITING
         self._bursts.load(data)
 
-    async def _run_leg(self, expected: CellState, first_burst: FirstBurst) -> CellResult:
+    async def _run_leg(
+        self, expected: CellState, first_burst: FirstBurst, person_seconds: float
+    ) -> CellResult:
         if self.state is not expected:
             raise CellStateError(f"the cell is {self.state.value}, not {expected.value}")
         self._move_to(CellState.RUNNING)
-        budget = LegBudget(self._limits.timeout_ms / 1000, waits_for_people=self._waits_for_people)
+        budget = LegBudget(self._limits.timeout_ms / 1000, person_seconds=person_seconds)
         leg = self._leg = CellLeg(self._context, self._bursts, budget)
         started = time.monotonic()
         result: CellResult | None = None

@@ -29,15 +29,20 @@ class ApprovalStore:
         self._database = database
         self._leases = leases
 
-    async def put(self, record: ApprovalRecord) -> None:
-        """Store a request for approval; later, with the same id, its answer."""
-        row = {**_approval_to_row(record), "id": check_id(record.id, "the approval id")}
+    async def put(self, *records: ApprovalRecord) -> None:
+        """Store requests for approval, all or none; later, with the same ids, their answers."""
+        rows = [
+            {**_approval_to_row(record), "id": check_id(record.id, "the approval id")}
+            for record in records
+        ]
         upsert = self._database.upsert(approvals)
 
         def work(connection: Connection) -> None:
             if self._leases is not None:
-                self._leases.check(connection, record.session_id)
-            connection.execute(upsert, row)
+                for session_id in {record.session_id for record in records}:
+                    self._leases.check(connection, session_id)
+            for row in rows:
+                connection.execute(upsert, row)
 
         # Writing it twice is harmless, and a short outage must not lose who allowed what.
         await self._database.write_through(work)

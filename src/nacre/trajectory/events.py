@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, get_args
 
 import anyio
@@ -330,6 +330,10 @@ def continue_sequence(last: int) -> int:
     return (max(0, last) // _MAX_PROCESS_EVENTS + 1) * _MAX_PROCESS_EVENTS
 
 
+def _get_event(event: RunEvent, _sequence: int, _now: float) -> RunEvent:
+    return event
+
+
 class RunEventLog(EventLog[RunEvent]):
     """The events of one run, which any number of readers can follow and resume.
 
@@ -339,6 +343,8 @@ class RunEventLog(EventLog[RunEvent]):
     def __init__(self, *, max_events: int = MAX_RUN_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.is_closed = False
+        self._pauses: set[str] = set()
+        self._unread: list[tuple[RunEvent, int]] = []
         self._change = anyio.Event()
         self._left_out: list[range] = []
 
@@ -367,7 +373,8 @@ class RunEventLog(EventLog[RunEvent]):
             return
         self._note_numbers_left_out(event.sequence)
         self._next_sequence = event.sequence
-        self._append(lambda _sequence, _now: event, _BYTES_PER_EVENT + len(encode_json(event.data)))
+        size = _BYTES_PER_EVENT + len(encode_json(event.data))
+        self._append(partial(_get_event, event), size)
         self._notify_readers()
 
     def _note_numbers_left_out(self, sequence: int) -> None:
@@ -380,15 +387,49 @@ class RunEventLog(EventLog[RunEvent]):
         if self.is_closed:
             return
         data = data or {}
+        size = _BYTES_PER_EVENT + len(encode_json(data))
+        if self._pauses:
+            number = self._next_sequence + len(self._unread)
+            event = RunEvent(sequence=number, time=time.time(), kind=kind, data=data)
+            self._unread.append((event, size))
+            return
         self._append(
-            lambda sequence, now: RunEvent(sequence=sequence, time=now, kind=kind, data=data),
-            _BYTES_PER_EVENT + len(encode_json(data)),
+            lambda sequence, now: RunEvent(sequence=sequence, time=now, kind=kind, data=data), size
         )
         self._notify_readers()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether new events do not reach readers and listeners yet."""
+        return bool(self._pauses)
+
+    @property
+    def unread(self) -> tuple[RunEvent, ...]:
+        """The events that were added during a pause, with their numbers."""
+        return tuple(event for event, _ in self._unread)
+
+    def pause(self, reason: str) -> None:
+        """Show no new events until `resume` has been called for each reason."""
+        self._pauses.add(reason)
+
+    def resume(self, reason: str) -> None:
+        """End a pause, if there is one for this reason."""
+        self._pauses.discard(reason)
+        if not self._pauses:
+            self._show_unread()
+
+    def _show_unread(self) -> None:
+        unread, self._unread = self._unread, []
+        for event, size in unread:
+            self._append(partial(_get_event, event), size)
+        if unread:
+            self._notify_readers()
 
     def close(self) -> None:
         """Accept no more events. Readers end when they have read the existing ones."""
         self.is_closed = True
+        self._pauses.clear()
+        self._show_unread()
         self._notify_readers()
 
     async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:

@@ -8,6 +8,7 @@ from nacre.tools.catalog_search.documents import Document
 from nacre.tools.catalog_search.inverted_index import (
     GONE,
     Layer,
+    PackedDocuments,
     SortedTerms,
     Vocabulary,
     scores_of_best,
@@ -137,3 +138,29 @@ def test_a_term_that_is_no_more_in_use_is_not_guessed() -> None:
     vocabulary = Vocabulary([SortedTerms(WORDS)], (WORDS - {"calendar", "web"}).__contains__)
     assert vocabulary.guesses("calend") == {}
     assert vocabulary.guesses("webpage") == {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_packed_documents_count_the_pairs_of_their_prose_as_others_do(seed: int) -> None:
+    random = Random(seed)
+    # More than 256 terms, so that their numbers have several bytes that are not 0.
+    terms = [f"t{number}" for number in range(70_000 if seed == 0 else 300)]
+    few = [*terms[:3], *terms[255:258], terms[-1]]
+    documents = PackedDocuments()
+    documents.add(Document(weights=dict.fromkeys(terms, 1.0), prose=()))
+    pairs = [(one, other) for one in few for other in few if one != other]
+    for _ in range(30):
+        prose = tuple(random.choice((*few, None)) for _ in range(40))
+        plain = Document(weights=dict.fromkeys(few, 1.0), prose=prose)
+        documents.add(plain)
+        packed = documents[len(documents) - 1]
+        assert packed.prose == prose
+        assert list(packed.count_pairs(pairs).items()) == list(plain.count_pairs(pairs).items())
+        assert sum(packed.count_pairs(pairs).values()) > 0
+
+
+def test_a_document_that_was_read_is_not_read_again() -> None:
+    layer = layer_of(Random(1), 10)
+
+    assert layer.documents[3] is layer.documents[3]
+    assert layer.documents[3].weights == layer.documents[2:4][1].weights

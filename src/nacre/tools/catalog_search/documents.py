@@ -6,15 +6,15 @@ A document depends only on the texts of its entry, so all catalogs with the entr
 from __future__ import annotations
 
 import re
-from collections import deque
-from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from collections import Counter, deque
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from nacre.lazy_dataclasses import dataclass
 from nacre.tools.catalog_search.terms import is_reading_verb, terms_and_length_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools.catalog import CatalogEntry
@@ -132,6 +132,9 @@ _MAX_VERB_PLACE: Final = 2
 _PROSE: Final[tuple[FieldName, ...]] = ("name", "label", "summary", "description")
 
 
+Pair: TypeAlias = "tuple[str, str]"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
     """The weights of the terms, and the terms of the prose fields, separated by None."""
@@ -140,6 +143,13 @@ class Document:
     prose: tuple[str | None, ...]
     is_reading: bool = False
     """Whether the tool seems to read only, by the first words of its name and summary."""
+
+    def count_pairs(self, pairs: Iterable[Pair]) -> dict[Pair, int]:
+        """How often these pairs of different terms of the document are adjacent in its prose, in
+        the order of their first places; without those that never are."""
+        wanted = {pair: pair for pair in pairs}
+        found = (wanted.get(cast("Pair", pair)) for pair in pairwise(self.prose))
+        return dict(Counter(pair for pair in found if pair is not None))
 
 
 def document_of(texts: Mapping[FieldName, str]) -> Document:

@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, count, pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias, cast, overload
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from nacre.lazy_dataclasses import dataclass
-from nacre.tools.catalog_search.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+
+    from nacre.tools.catalog_search.documents import Document, Pair
 
 
 _MIN_CHARACTERS: Final = 4
@@ -116,9 +118,45 @@ class Posting:
 
 # In place of a term, the border between two fields.
 _BORDER: Final = -1
+# Documents that are kept after they are read: all of a small catalog.
+_MAX_RECENT: Final = 128
+_PAIR_OF_NUMBERS: Final = Struct("@ii")
+_NUMBER_BYTES: Final = _PAIR_OF_NUMBERS.size // 2
 
 
-class PackedDocuments(Sequence["Document"]):
+class PackedDocument:
+    """A document of `PackedDocuments`."""
+
+    __slots__ = ("_documents", "_slot", "is_reading", "weights")
+
+    def __init__(self, documents: PackedDocuments, slot: int, weights: dict[str, float]) -> None:
+        self._documents = documents
+        self._slot = slot
+        self.weights = weights
+        self.is_reading = documents.is_reading[slot] != 0
+
+    @property
+    def prose(self) -> tuple[str | None, ...]:
+        return self._documents.prose_of(self._slot)
+
+    def count_pairs(self, pairs: Iterable[Pair]) -> dict[Pair, int]:
+        """As for `Document`; it searches the numbers, which takes a fraction of reading words."""
+        numbers, prose = self._documents.numbers, self._documents.prose_bytes_of(self._slot)
+        found: list[tuple[int, int, Pair]] = []
+        for pair in pairs:
+            sought = _PAIR_OF_NUMBERS.pack(numbers[pair[0]], numbers[pair[1]])
+            first, count, place = -1, 0, prose.find(sought)
+            while place >= 0:
+                # Otherwise, the bytes are of parts of three numbers.
+                if place % _NUMBER_BYTES == 0:
+                    first, count = (first if count else place), count + 1
+                place = prose.find(sought, place + 1)
+            if count:
+                found.append((first, count, pair))
+        return {pair: count for _, count, pair in sorted(found)}
+
+
+class PackedDocuments(Sequence["PackedDocument"]):
     """Documents in a few arrays, with a number for each term, which takes a fraction of the memory
     of objects for each of them. Reading one takes some microseconds."""
 
@@ -134,8 +172,9 @@ class PackedDocuments(Sequence["Document"]):
         self.prose_starts = array("I", [0])
         self.prose = array("i")
         self.is_reading = array("B")
+        self._recent: dict[int, PackedDocument] = {}
 
-    def add(self, document: Document) -> None:
+    def add(self, document: Document | PackedDocument) -> None:
         self.terms.extend(map(self._number_of, document.weights))
         self.weights.extend(document.weights.values())
         self.term_starts.append(len(self.terms))
@@ -152,32 +191,45 @@ class PackedDocuments(Sequence["Document"]):
         return len(self.is_reading)
 
     @overload
-    def __getitem__(self, slot: int) -> Document: ...
+    def __getitem__(self, slot: int) -> PackedDocument: ...
 
     @overload
-    def __getitem__(self, slot: slice) -> list[Document]: ...
+    def __getitem__(self, slot: slice) -> list[PackedDocument]: ...
 
-    def __getitem__(self, slot: int | slice) -> Document | list[Document]:
+    def __getitem__(self, slot: int | slice) -> PackedDocument | list[PackedDocument]:
         if isinstance(slot, slice):
-            return [self[each] for each in range(*slot.indices(len(self)))]
-        start, end = self.term_starts[slot], self.term_starts[slot + 1]
+            return [self._read(each) for each in range(*slot.indices(len(self)))]
+        document = self._recent.get(slot)
+        if document is None:
+            document = self._read(slot)
+            if len(self._recent) >= _MAX_RECENT:
+                self._recent.clear()
+            self._recent[slot] = document
+        return document
+
+    def _read(self, slot: int) -> PackedDocument:
+        starts = self.term_starts
+        start, end = starts[slot], starts[slot + 1]
+        words: Iterable[Any] = map(self._words_by_number().__getitem__, self.terms[start:end])
+        return PackedDocument(self, slot, dict(zip(words, self.weights[start:end], strict=True)))
+
+    def prose_of(self, slot: int) -> tuple[str | None, ...]:
+        prose = self.prose[self.prose_starts[slot] : self.prose_starts[slot + 1]]
+        return tuple(map(self._words_by_number().__getitem__, prose))
+
+    def prose_bytes_of(self, slot: int) -> bytes:
+        return self.prose[self.prose_starts[slot] : self.prose_starts[slot + 1]].tobytes()
+
+    def _words_by_number(self) -> list[str | None]:
         if len(self._words) <= len(self.numbers):
             self._words = [*self.numbers, None]
-        word_of = cast("list[str]", self._words).__getitem__
-        prose = self.prose[self.prose_starts[slot] : self.prose_starts[slot + 1]]
-        return Document(
-            weights=dict(
-                zip(map(word_of, self.terms[start:end]), self.weights[start:end], strict=True)
-            ),
-            prose=tuple(map(word_of, prose)),
-            is_reading=bool(self.is_reading[slot]),
-        )
+        return self._words
 
 
 class Layer:
     """The documents of an index, or those that were added to an older index."""
 
-    def __init__(self, documents: Iterable[Document]) -> None:
+    def __init__(self, documents: Iterable[Document | PackedDocument]) -> None:
         if not isinstance(documents, PackedDocuments):
             packed = PackedDocuments()
             for document in documents:

@@ -205,6 +205,35 @@ def test_work_that_fails_is_reported_and_the_rest_goes_on(
     assert [record.getMessage() for record in caplog.records] == ["background work failed"]
 
 
+def test_memory_is_returned_once_when_all_work_is_done(
+    background: BackgroundThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    is_returned = threading.Event()
+    may_start = threading.Event()
+
+    def return_free_memory() -> None:
+        steps.append("memory")
+        is_returned.set()
+
+    def work(count: int) -> Iterator[None]:
+        may_start.wait(SECONDS)
+        for _ in range(count):
+            steps.append("work")
+            yield
+
+    monkeypatch.setattr(embeddings, "_return_free_memory", return_free_memory)
+    background.add(work(3))
+    background.add(work(1))
+    may_start.set()
+    assert is_returned.wait(SECONDS)
+    assert steps == ["work"] * 4 + ["memory"]
+    is_returned.clear()
+    background.add(work(1))
+    assert is_returned.wait(SECONDS)
+    assert steps == ["work"] * 4 + ["memory", "work", "memory"]
+
+
 def test_an_end_drops_what_is_open_after_its_step() -> None:
     thread = BackgroundThread("test", patience_seconds=0)
     is_started, may_go_on = threading.Event(), threading.Event()

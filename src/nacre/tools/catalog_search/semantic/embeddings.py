@@ -75,15 +75,35 @@ class BackgroundThread:
     def _run(self) -> None:
         self._hurry.wait(self._patience_seconds)
         turns: deque[Iterator[object]] = deque()
+        has_worked = False
         while not self._ending.is_set():
+            if has_worked and not turns and self._added.empty():
+                _return_free_memory()
+                has_worked = False
             while not turns or not self._added.empty():
                 work = self._added.get()
                 if work is None:
                     return
                 turns.appendleft(work)
             work = turns.popleft()
+            has_worked = True
             if _is_unfinished(work):
                 turns.append(work)
+
+
+def _return_free_memory() -> None:
+    """Return free pages inside the heap to the system.
+
+    An index and the models leave many: glibc keeps them. Blocks for milliseconds, without the
+    lock of the interpreter.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        # Not with other allocators.
+        if hasattr(libc, "malloc_trim"):
+            libc.malloc_trim(0)
 
 
 def _is_unfinished(work: Iterator[object]) -> bool:

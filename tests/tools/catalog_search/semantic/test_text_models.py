@@ -2,24 +2,27 @@
 
 import logging
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nacre.tools.catalog_search.semantic import text_models
 from nacre.tools.catalog_search.semantic.text_models import (
     CONTRIB,
     OnnxGraph,
     SentenceModel,
+    StoredRows,
     TextModel,
     Vector,
     WordModel,
     installed_models,
     is_switched_off,
+    open_safetensors,
     session_of,
+    store_rows,
 )
-
-LIBRARIES = ("numpy", "safetensors", "tokenizers", "onnxruntime")
 
 
 @pytest.fixture(scope="module", params=[SentenceModel, WordModel])
@@ -109,19 +112,20 @@ def test_a_few_words_of_a_sentence_are_not_read(sentence_model: SentenceModel) -
     assert 0.7 < share < 0.9
 
 
-@pytest.mark.parametrize("library", LIBRARIES[1:3])
 def test_without_a_library_there_is_no_model_and_no_complaint(
-    library: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in (library, f"{library}.numpy"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
     with caplog.at_level(logging.INFO):
         assert installed_models() == []
     assert caplog.records == []
 
 
-def test_without_onnxruntime_words_alone_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+@pytest.mark.parametrize("library", ["onnxruntime", "safetensors.numpy"])
+def test_without_its_libraries_words_alone_have_vectors(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
     assert "SentenceModel" not in [type(model).__name__ for model in installed_models()]
 
 
@@ -151,6 +155,49 @@ def test_a_model_that_does_not_load_is_reported_and_left_out(
 def test_the_switch(value: str, is_off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", value)
     assert is_switched_off() is is_off
+
+
+def rows_of(count: int) -> NDArray[np.float16]:
+    return np.random.default_rng(1).standard_normal((count, 6)).astype("<f2")
+
+
+def test_stored_rows_are_the_rows_and_the_file_is_private(tmp_path: Path) -> None:
+    rows = rows_of(50)
+    numbers = [49, 0, 7, 7]
+    for _ in range(2):
+        stored = store_rows("some.f2", rows, tmp_path)
+        assert isinstance(stored, StoredRows)
+        assert (stored[numbers] == rows[numbers]).all()
+        assert stored[[]].shape == (0, 6)
+    (file,) = (tmp_path / "models").iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_with_other_rows_is_replaced_and_its_readers_keep_theirs(tmp_path: Path) -> None:
+    before, after = rows_of(50), rows_of(51)[1:]
+    old = store_rows("some.f2", before, tmp_path)
+    assert (store_rows("some.f2", after, tmp_path)[[3]] == after[[3]]).all()
+    assert (old[[3]] == before[[3]]).all()
+    Path(tmp_path, "models", "some.f2").write_bytes(b"short")
+    assert (store_rows("some.f2", after, tmp_path)[[49]] == after[[49]]).all()
+
+
+def test_without_a_private_cache_the_rows_stay_in_memory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a directory")
+    rows = rows_of(3)
+    assert store_rows("some.f2", rows, file) is rows
+
+
+def test_a_matrix_of_safetensors_is_read_by_rows(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("safetensors.numpy")
+    rows = rows_of(20)
+    file = tmp_path / "some.safetensors"
+    numpy.save_file({"other": rows_of(2), "words": rows}, file)
+    assert (open_safetensors(file, "words")[[19, 4]] == rows[[19, 4]]).all()
+    numpy.save_file({"words": rows.astype("float32")}, file)
+    with pytest.raises(ValueError, match="F32"):
+        open_safetensors(file, "words")
 
 
 def test_a_graph_with_constants_and_attributes_runs() -> None:

@@ -6,13 +6,18 @@ the scale of 8-bit numbers depends on the whole batch, and the vector of a text 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import weakref
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 from zipfile import ZipFile
+
+from nacre.config import NotPrivateError, private_cache_directory
+from nacre.private_files import read_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +27,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+# Of the private cache.
+_FOLDER: Final = "models"
+_MAX_HEADER_BYTES: Final = 1 << 20
 
 Vector: TypeAlias = "NDArray[np.float32]"
 """A vector or a matrix."""
@@ -56,6 +65,54 @@ def installed_file(package: str, name: str) -> Path:
     raise ImportError(f"{package} with {name} is not installed", name=package)
 
 
+class StoredRows:
+    """The rows of a matrix of 16-bit floats in a file, which are read when they are needed.
+
+    In memory, they would take 40 MB for both models, and a text needs a few of them.
+    """
+
+    def __init__(self, path: Path, *, start: int, width: int) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._start = start
+        self._width = width
+
+    def __getitem__(self, numbers: list[int]) -> NDArray[np.float16]:
+        import numpy as np
+
+        size, start = 2 * self._width, self._start
+        rows = [os.pread(self._descriptor, size, start + size * it) for it in numbers]
+        return np.frombuffer(b"".join(rows), dtype="<f2").reshape(len(numbers), self._width)
+
+
+def store_rows(
+    name: str, rows: NDArray[np.float16], directory: Path | None = None
+) -> StoredRows | NDArray[np.float16]:
+    """The rows in a file of the private cache, or in memory if there is none."""
+    try:
+        path = private_cache_directory(directory) / _FOLDER / name
+        content = rows.tobytes()
+        if read_private(path) != content:
+            write_private(path, content)
+        return StoredRows(path, start=0, width=rows.shape[1])
+    except (OSError, RuntimeError, NotPrivateError) as error:
+        logger.debug("%s stays in memory: %s", name, error)
+        return rows
+
+
+def open_safetensors(path: Path, name: str) -> StoredRows:
+    """The matrix with this name; raises ValueError if it is not one of 16-bit floats."""
+    with path.open("rb") as file:
+        header_size = int.from_bytes(file.read(8), "little")
+        if header_size > _MAX_HEADER_BYTES:
+            raise ValueError(f"the header of {path.name} is too large")
+        tensor = json.loads(file.read(header_size))[name]
+    if tensor["dtype"] != "F16":
+        raise ValueError(f"{name} has numbers of the type {tensor['dtype']}")
+    start = 8 + header_size + tensor["data_offsets"][0]
+    return StoredRows(path, start=start, width=tensor["shape"][1])
+
+
 def load_weights(content: bytes) -> dict[str, Vector]:
     return cast("dict[str, Vector]", _library("safetensors.numpy").load(content))
 
@@ -73,7 +130,11 @@ def session_of(model: bytes) -> Session:
     # In the thread of the caller, so that its priority applies and no threads are left.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    # Its pool would keep the memory of the longest text.
+    options.enable_cpu_mem_arena = False
     session = library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    # It keeps the bytes only to start again with other providers.
+    session._model_bytes = None
     return cast("Session", session)
 
 
@@ -204,7 +265,8 @@ class SentenceModel:
             weights = load_weights(archive.read("model.safetensors"))
             tokenizer = archive.read("tokenizer.json")
         self._tokenizer = load_tokenizer(tokenizer, max_tokens=_MAX_COUNTED_TOKENS)
-        self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
+        words = weights["embeddings.word_embeddings.weight"].astype("<f2")
+        self._words = store_rows("minilm-words.f2", words)
         position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
         self._places = position + weights["embeddings.token_type_embeddings.weight"][0]
         self._scale = weights["embeddings.LayerNorm.weight"]
@@ -323,7 +385,7 @@ class WordModel:
         self.weight = 0.8
         self.size = 256
         weights = installed_file(_WORDLLAMA_PACKAGE, "weights/l2_supercat_256.safetensors")
-        self._words = load_weights(weights.read_bytes())["embedding.weight"]
+        self._words = open_safetensors(weights, "embedding.weight")
         tokens = installed_file(_WORDLLAMA_PACKAGE, "tokenizers/l2_supercat_tokenizer_config.json")
         self._tokenizer = load_tokenizer(tokens.read_bytes(), max_tokens=_MAX_WORD_TOKENS)
 

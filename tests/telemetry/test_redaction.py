@@ -321,6 +321,21 @@ def test_what_was_replaced_once_is_not_replaced_again(text: str) -> None:
     assert remove_secrets(clean) == clean
 
 
+def test_each_marker_alone_makes_the_patterns_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def replace(text: str, _lowered: str) -> str:
+        tried.append(text)
+        return text
+
+    monkeypatch.setattr(redaction, "_replace_secrets", replace)
+    markers = redaction._MARKERS  # pyright: ignore[reportPrivateUsage]
+    texts = [f"<<<{marker.upper()}>>>" for marker in markers]
+    for text in [*texts, "plain text - of /some/ signs: a.b, c+d=e_f"]:
+        remove_secrets(text)
+    assert tried == texts
+
+
 def test_every_pattern_needs_one_of_its_markers() -> None:
     # A marker that is missing would make its pattern dead: text that matches has to hold one.
     examples = [

@@ -197,6 +197,22 @@ _MIN_BOT_TOKEN_CHARACTERS: Final = 59
 
 _MARKERS: Final = tuple(dict.fromkeys(marker for secret in _SECRETS for marker in secret.markers))
 
+_SIGNS: Final = "_-:/.+="
+
+
+@cache
+def _group_markers() -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Enough markers to know whether a text has any: those that are words, and by their sign those
+    that only a text with this sign has."""
+    # Those that contain another one are not needed.
+    left = [it for it in _MARKERS if sum(other in it for other in _MARKERS) == 1]
+    words = tuple(marker for marker in left if marker.isalnum())
+    by_sign: list[tuple[str, tuple[str, ...]]] = []
+    for sign in _SIGNS:
+        by_sign.append((sign, tuple(marker for marker in left if sign in marker)))
+        left = [marker for marker in left if sign not in marker]
+    return words, tuple(by_sign)
+
 
 def remove_secrets(text: str) -> str:
     """The text with every recognized secret replaced by `[redacted]`."""
@@ -205,10 +221,16 @@ def remove_secrets(text: str) -> str:
     if len(text) >= _MIN_BOT_TOKEN_CHARACTERS:
         text = _BOT_TOKEN.sub(f".{REDACTED}", text)
     lowered = text.lower()
-    # A plain loop is the fastest way to accept a text without secrets.
-    for marker in _MARKERS:
+    words, markers_by_sign = _group_markers()
+    # Plain loops are the fastest way to accept a text without secrets.
+    for marker in words:
         if marker in lowered:
             return _replace_secrets(text, lowered)
+    for sign, markers in markers_by_sign:
+        if sign in lowered:
+            for marker in markers:
+                if marker in lowered:
+                    return _replace_secrets(text, lowered)
     return text
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,42 @@ def test_a_process_that_was_started_ahead_and_is_not_used_is_ended(filled_cache:
     process, connection = spawning.result()
     assert process.returncode == -signal.SIGKILL
     assert connection.fileno() == -1
+
+
+async def test_typescript_is_prepared_without_a_process(filled_cache: Path) -> None:
+    options = SandboxOptions(workers=1, cache_directory=filled_cache)
+    async with Sandbox(options) as sandbox:
+        await sandbox.ensure_available()
+        before = {child.pid for child in psutil.Process().children()}
+        sandbox.prepare_typescript()
+        launcher = sandbox._require_services().typescript._pool._executor  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(launcher, pool.Launcher)
+        preparing = launcher._preparing  # pyright: ignore[reportPrivateUsage]
+        assert preparing is not None
+        await anyio.to_thread.run_sync(preparing.result)
+        assert launcher.image_identity
+        assert {child.pid for child in psutil.Process().children()} <= before
+        result = await sandbox.cell("return 1 as number", language="typescript").run()
+    assert isinstance(result, Completed)
+
+
+def test_what_is_still_prepared_is_released_after_the_end(
+    filled_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = pool.Launcher("cell", filled_cache)
+    may_go_on = threading.Event()
+    key_of = launcher._module_key  # pyright: ignore[reportPrivateUsage]
+
+    def key_late(library: Path) -> str:
+        assert may_go_on.wait(60)
+        return key_of(library)
+
+    monkeypatch.setattr(launcher, "_module_key", key_late)
+    assert launcher.prepare()
+    launcher.close()
+    may_go_on.set()
+    launcher._thread.shutdown(wait=True)  # pyright: ignore[reportPrivateUsage]
+    assert launcher._settings is None  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_protection_that_is_not_required_may_be_missing(without_filter: Path) -> None:

@@ -313,10 +313,11 @@ async def _continue_turns(system: System) -> None:
 
 
 async def _prepare(system: System) -> None:
-    """Load the SDKs of the agents' models and the TypeScript compiler before a turn needs them."""
+    """Load the SDKs of the agents' models, and compile the image of the TypeScript compiler, before
+    a turn needs them."""
     modes = [agent.tools.code_mode for agent in system.config.agents.by_id.values()]
     if any(mode.enabled and "typescript" in mode.languages for mode in modes):
-        system.runtime.sandbox.warm_typescript()
+        system.runtime.sandbox.prepare_typescript()
     await system.prepare_models()
     # `nacre` disables garbage collection during imports. Imported modules are never garbage, and
     # scanning them would block the event loop for 100 ms now and then.

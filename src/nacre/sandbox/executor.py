@@ -104,6 +104,11 @@ class CellExecutor(Protocol):
         """The report of the last worker, also of one that is refused for it."""
         ...
 
+    def prepare(self) -> bool:
+        """Begin with what only the first start does, such as compiling the image, and do not wait;
+        False if that takes a worker."""
+        ...
+
     async def launch(self) -> Worker:
         """Start a worker, and wait until it has the required protections and is ready."""
         ...

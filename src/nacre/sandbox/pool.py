@@ -131,6 +131,12 @@ class WorkerPool:
         for _ in range(self._wanted - len(self._workers) - self._starting):
             self._start_worker()
 
+    def prepare(self) -> None:
+        """Do what makes the first start slow, and do not wait. It starts no worker if it can be
+        done without one."""
+        if not self._workers and not self._starting and not self._executor.prepare():
+            self.warm()
+
     async def acquire(self, owner: str) -> Worker:
         """Wait for a free worker and return it. Raises RuntimeUnavailableError."""
         if self.is_closed:
@@ -422,6 +428,7 @@ class Launcher:
         self._monotonic_offset_ns = monotonic_offset_ns
         self._module_fd = -1
         self._ahead: Future[tuple[subprocess.Popen[bytes], socket.socket]] | None = None
+        self._preparing: Future[dict[str, Any]] | None = None
 
     @property
     def image(self) -> Image:
@@ -434,16 +441,22 @@ class Launcher:
         """Begin to start a process now, without an event loop, for the first `launch`."""
         self._ahead = self._thread.submit(self._spawn)
 
+    def prepare(self) -> bool:
+        # A failure is reported by the first start, which tries again.
+        self._preparing = self._preparing or self._thread.submit(self._ensure_prepared)
+        return True
+
     def close(self) -> None:
         """Close the compiled module and end the thread, with the workers that still run. Can be
         called twice."""
-        if self._ahead is None:
+        if self._ahead is None and (self._preparing is None or self._preparing.done()):
             self._release()
         else:
-            # The thread may still start the process.
-            self._thread.submit(_end_unused, self._ahead)
+            # The thread may still start the process, or compile the image.
+            if self._ahead is not None:
+                self._thread.submit(_end_unused, self._ahead)
             self._thread.submit(self._release)
-            self._ahead = None
+            self._ahead = self._preparing = None
         self._thread.shutdown(wait=False)
 
     def _release(self) -> None:
@@ -510,12 +523,15 @@ class Launcher:
         self._resources.close()
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        settings = {**self._ensure_prepared(), "parentPid": os.getpid()}
+        return spawn_worker(settings, seccomp_bpf=self._seccomp_bpf, keep_fds=(self._module_fd,))
+
+    def _ensure_prepared(self) -> dict[str, Any]:
         # If the system-call filter could not be compiled, try it again.
         if self._settings is None or self._settings["seccompProblem"]:
             self._resources.close()
             self._settings = self._prepare()
-        settings = {**self._settings, "parentPid": os.getpid()}
-        return spawn_worker(settings, seccomp_bpf=self._seccomp_bpf, keep_fds=(self._module_fd,))
+        return self._settings
 
     def _prepare(self) -> dict[str, Any]:
         try:

@@ -141,6 +141,10 @@ class TypeScriptTransforms:
         """Start a worker, and compile its image if necessary, without waiting for it."""
         self._pool.warm()
 
+    def prepare(self) -> None:
+        """Compile the image if necessary, without waiting for it and without a worker."""
+        self._pool.prepare()
+
     async def transform(
         self, code: bytes, *, limits: Limits, owner: str, charge: Charge
     ) -> tuple[bytes, MapPosition | None] | Failed:

@@ -493,6 +493,10 @@ class RayExecutor:
     def image_identity(self) -> str:
         return "" if self._image is None else self._image.identity
 
+    def prepare(self) -> bool:
+        # A node compiles the image when it starts a worker.
+        return False
+
     async def launch(self) -> RemoteWorker:
         """Start a worker on the node with the fewest. Raises RuntimeUnavailableError."""
         node = await self._cluster.choose_node()

@@ -118,8 +118,8 @@ class Posting:
 
 # In place of a term, the border between two fields.
 _BORDER: Final = -1
-# Documents that are kept after they are read: all of a small catalog.
-_MAX_RECENT: Final = 128
+# Documents that are kept after they are read, some 1.4 MB: all of a small catalog.
+_MAX_RECENT: Final = 1_024
 _PAIR_OF_NUMBERS: Final = Struct("@ii")
 _NUMBER_BYTES: Final = _PAIR_OF_NUMBERS.size // 2
 

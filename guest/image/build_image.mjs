@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 
 import { BUILD_EXPORTS, BuildInstance } from "./instance.mjs";
+import { ADDED_EXPORTS } from "./optimize_engine.mjs";
 import { withInitialMemory } from "./wasm_rewrite.mjs";
 
 /** The exports of the engine that the host uses. All others are omitted. */
@@ -55,7 +56,9 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
   const undefinedHandle = instance.exports.qjs_get_undefined();
   instance.finish();
   const memory = instance.memory();
-  const wasm = withInitialMemory(engine, memory, instance.exports.__stack_pointer.value, HOST_EXPORTS);
+  // The published engine, which only tests use, has none of the added ones.
+  const exports = [...HOST_EXPORTS, ...ADDED_EXPORTS.filter((name) => name in instance.exports)];
+  const wasm = withInitialMemory(engine, memory, instance.exports.__stack_pointer.value, exports);
   return {
     wasm,
     facts: {

@@ -137,6 +137,7 @@ export class BuildInstance {
     return {
       env: {
         host_call: refuse("a host function"),
+        host_request: refuse("a request"),
         host_interrupt: () => 0,
         host_promise_rejection: refuse("the promise rejection tracker"),
         host_module_normalize: refuse("the module loader"),

@@ -1,8 +1,12 @@
 /**
  * Optimizes the module of the engine for wasmtime, which compiles it as it is. Its loop calls small functions, so they
- * are inlined. Three changes that no general optimizer can make come first, see `specializeEngine`.
+ * are inlined. Three changes that no general optimizer can make come first, see `specializeEngine`, and functions that do in
+ * one call what the host would do in many, see `addDeliver`.
  */
 import binaryen from "binaryen";
+
+/** The exports that are added to the engine. */
+export const ADDED_EXPORTS = ["nacre_deliver"];
 
 // Sizes of functions, in nodes of Binaryen. With more, the engine is larger and not faster.
 const MAX_INLINED_ALWAYS = 40;
@@ -15,10 +19,17 @@ const OPCODES = 256;
 // JS_DUMP_BYTECODE_STEP, in the first byte of the debugging flags.
 const STEP_FLAG = 0x80;
 
+// The upper half of a thrown value.
+const EXCEPTION_TAG = 6;
+const STACK_ALIGNMENT = 16;
+/** The name of the host function for requests, see `GUEST`. */
+const REQUEST = Buffer.from("request");
+
 /** Return the optimized module. It has only the given exports. */
 export function optimizeEngine(wasm, exports) {
   const module = specializeEngine(wasm);
-  for (const name of exportNames(module)) if (!exports.includes(name)) module.removeExport(name);
+  const kept = [...exports, ...ADDED_EXPORTS];
+  for (const name of exportNames(module)) if (!kept.includes(name)) module.removeExport(name);
   binaryen.setOptimizeLevel(2);
   binaryen.setShrinkLevel(0);
   binaryen.setAlwaysInlineMaxSize(MAX_INLINED_ALWAYS);
@@ -35,6 +46,8 @@ export function specializeEngine(wasm) {
   jumpByOpcode(module, jump);
   removeStepDumps(module, loop);
   splitFreeValue(module);
+  addDeliver(module);
+  addRequest(module);
   return module;
 }
 
@@ -129,6 +142,100 @@ function splitFreeValue(module) {
       ),
     ),
   );
+}
+
+/**
+ * Export a function that passes a text to an entry of the guest and runs its promise jobs: `nacre_deliver(entry,
+ * undefined, text, size, slot)`. It returns 0, 1 if the engine threw an error, or 2 if there is no memory for the text.
+ */
+function addDeliver(module) {
+  const { i32 } = module;
+  const [entry, thisValue, text, size, slot, argument, found] = localsOf(module, 7);
+  const call = (name, values, result = binaryen.i32) => module.call(exportedName(module, name), values, result);
+  const isException = (handle) => i32.eq(i32.load(4, 4, handle), i32.const(EXCEPTION_TAG));
+  const body = [
+    module.local.set(5, call("qjs_new_string", [text(), size()])),
+    module.if(i32.eqz(argument()), module.return(i32.const(2))),
+    module.if(isException(argument()), module.return(i32.const(2))),
+    i32.store(0, 4, slot(), argument()),
+    module.local.set(6, call("qjs_call", [entry(), thisValue(), i32.const(1), slot()])),
+    module.if(isException(found()), module.return(i32.const(1))),
+    call("qjs_free_value", [found()], binaryen.none),
+    call("qjs_free_value", [argument()], binaryen.none),
+    module.loop(
+      "jobs",
+      module.block(null, [
+        module.local.set(6, call("qjs_execute_pending_job", [])),
+        module.br("jobs", i32.gt_s(found(), i32.const(0))),
+      ]),
+    ),
+    i32.lt_s(found(), i32.const(0)),
+  ];
+  const locals = [binaryen.i32, binaryen.i32];
+  module.addFunction("nacre_deliver", fiveNumbers(), binaryen.i32, locals, module.block(null, body, binaryen.i32));
+  module.addFunctionExport("nacre_deliver", "nacre_deliver");
+}
+
+/**
+ * Let the host function `request` call the import `host_request(text, size)` with its text. With a handle of it, the
+ * host would call the engine three times for each request.
+ */
+function addRequest(module) {
+  const { i32 } = module;
+  const imported = importedName(module, "host_call");
+  const calls = [];
+  for (let index = 0; index < module.getNumFunctions(); index++) {
+    const { body } = binaryen.getFunctionInfo(module.getFunctionByIndex(index));
+    for (const call of expressions(body, binaryen.CallId)) if (binaryen.Call.getTarget(call) === imported) calls.push(call);
+  }
+  binaryen.Call.setTarget(onlyOne(calls, "calls of host functions"), "host_call_or_request");
+  const [name, nameSize, thisValue, count, slots, text] = localsOf(module, 6);
+  const call = (callee, values, result = binaryen.i32) => module.call(exportedName(module, callee), values, result);
+  const stackPointer = binaryen.getExportInfo(module.getExport("__stack_pointer")).value;
+  const stack = () => module.global.get(stackPointer, binaryen.i32);
+  const moveStack = (bytes) => module.global.set(stackPointer, i32.add(stack(), i32.const(bytes)));
+  const isRequest = [
+    i32.eq(nameSize(), i32.const(REQUEST.length)),
+    ...[0, REQUEST.length - 4].map((at) => i32.eq(i32.load(at, 1, name()), i32.const(REQUEST.readInt32LE(at)))),
+  ];
+  module.addFunctionImport("host_request", "env", "host_request", binaryen.createType([binaryen.i32, binaryen.i32]), binaryen.none);
+  const send = module.block(null, [
+    moveStack(-STACK_ALIGNMENT),
+    module.local.set(5, call("qjs_get_string_len", [i32.load(0, 4, slots()), stack()])),
+    module.if(text(), module.call("host_request", [text(), i32.load(0, 4, stack())], binaryen.none)),
+    moveStack(STACK_ALIGNMENT),
+    // Without memory for the text, the host finds the same.
+    module.if(
+      text(),
+      module.block(null, [call("qjs_free_cstring", [text()], binaryen.none), module.return(call("qjs_get_undefined", []))]),
+    ),
+  ]);
+  const nested = isRequest.reduceRight((inner, test) => module.if(test, inner), send);
+  const other = module.call(imported, [name(), nameSize(), thisValue(), count(), slots()], binaryen.i32);
+  const body = module.block(null, [nested, other], binaryen.i32);
+  module.addFunction("host_call_or_request", fiveNumbers(), binaryen.i32, [binaryen.i32], body);
+}
+
+function localsOf(module, count) {
+  return Array.from({ length: count }, (_, index) => () => module.local.get(index, binaryen.i32));
+}
+
+function fiveNumbers() {
+  return binaryen.createType(Array(5).fill(binaryen.i32));
+}
+
+function importedName(module, base) {
+  const functions = Array.from({ length: module.getNumFunctions() }, (_, index) =>
+    binaryen.getFunctionInfo(module.getFunctionByIndex(index)),
+  );
+  return onlyOne(
+    functions.filter((each) => each.base === base),
+    `imports of ${base}`,
+  ).name;
+}
+
+function exportedName(module, name) {
+  return binaryen.getFunctionInfo(exportedFunction(module, name)).name;
 }
 
 function exportNames(module) {

@@ -199,11 +199,13 @@ async def test_a_cell_of_another_image_is_refused(
 
 @pytest.fixture
 def older_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Sandboxes have an image with other bytes; returns its identity."""
+    """Sandboxes have an image without what newer ones export; returns its identity."""
     assets = Path(IMAGE.path).parent
     older = tmp_path / "older"
     shutil.copytree(assets, older)
-    wasm = (older / "cell.wasm").read_bytes() + b"\0\x06\x05older"
+    newer = (older / "cell.wasm").read_bytes()
+    assert newer.count(b"nacre_deliver") == 1
+    wasm = newer.replace(b"nacre_deliver", b"other_deliver")
     (older / "cell.wasm").write_bytes(wasm)
     facts = json.loads((older / "images.json").read_text("utf-8"))
     facts["images"]["cell"]["sha256"] = identity = hashlib.sha256(wasm).hexdigest()

@@ -43,6 +43,51 @@ test("the engine for wasmtime does the same in the same number of steps", async 
   assert.equal(cell.interrupts, published.interrupts);
 });
 
+const REQUESTS = `
+  const texts = ["é\\ud83d\\ude00\\ud800", "x".repeat(5000), "a" + "b".repeat(600)];
+  const seen = [];
+  for (const value of texts) seen.push(await call({ value }));
+  // Code of the program that runs while the host delivers an answer.
+  Object.defineProperty(Object.prototype, "then", {
+    get() { if (seen.length < 6) { seen.push("get"); text("nested"); call("nested"); } },
+    configurable: true,
+  });
+  const last = await call("last");
+  delete Object.prototype.then;
+  try { await call("rejected"); } catch (error) { seen.push(error.message, error.stack.includes("cell.js")); }
+  return [seen, last.value];
+`;
+
+test("the engine for wasmtime passes requests and answers in one call each", async () => {
+  const special = await buildCellImage({ engine: specializeEngine(engine).emitBinary() });
+  const cells = [special, undefined].map((image) => {
+    const cell = new Cell(image && { image });
+    cell.defineFunctions(["call"]);
+    cell.start(REQUESTS);
+    const answers = [["1"], ["2"], ["3"], [{ value: "é" }]];
+    answers.forEach(([value], index) => cell.deliver([index + 1, true, value]));
+    const { id } = cell.requests.find(({ input }) => input === "rejected");
+    cell.deliver([id, false, { message: "no" }]);
+    return cell;
+  });
+  const [cell, published] = cells;
+  assert.deepEqual(cell.value, published.value);
+  assert.deepEqual(cell.requests, published.requests);
+  assert.deepEqual(cell.said, published.said);
+  assert.ok(cell.said.includes("nested"));
+  assert.deepEqual([cell.directRequests, published.directRequests], [cell.requests.length, 0]);
+  assert.deepEqual(cells.map((each) => each.unhandledFailure()), [null, null]);
+});
+
+test("a text that does not fit in memory is no exception of the program", async () => {
+  const image = await buildCellImage({ engine: specializeEngine(engine).emitBinary() });
+  const cell = new Cell({ image });
+  cell.defineFunctions(["call"]);
+  cell.start("return await call()");
+  cell.limitMemory(0);
+  assert.throws(() => cell.deliver([1, true, "x".repeat(1 << 20)]), /the guest has no memory for the text/);
+});
+
 test("an engine of another build is refused", () => {
   const empty = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);
   assert.throws(() => specializeEngine(empty), /found 0 loops of an interpreter/);

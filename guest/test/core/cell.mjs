@@ -86,6 +86,8 @@ export class Cell {
   /** What the guest said to the host, in order. */
   outputs = [];
   requests = [];
+  /** How many of them came with their text, as from the engine for wasmtime, and not with a handle of it. */
+  directRequests = 0;
   pauses = [];
   completed = [];
   failed = [];
@@ -109,7 +111,11 @@ export class Cell {
       this.#exports.memory.grow((memory.length - this.#exports.memory.buffer.byteLength) / 65536);
       this.#bytes().set(memory);
     }
-    this.#exports.qjs_set_memory_limit(image.facts.heapBytes + memoryLimitBytes);
+    this.limitMemory(memoryLimitBytes);
+  }
+
+  limitMemory(bytes) {
+    this.#exports.qjs_set_memory_limit(this.#image.facts.heapBytes + bytes);
   }
 
   /** Another VM that goes on from a copy of this one's memory, as after a snapshot. */
@@ -132,10 +138,19 @@ export class Cell {
     this.#drainJobs();
   }
 
-  /** Settle requests, `[id, succeeded, value]` each. */
+  /** Settle requests, `[id, succeeded, value]` each, in one call if the engine can. */
   deliver(...settlements) {
+    if (this.#exports.nacre_deliver) return this.#deliverAtOnce(Buffer.from(JSON.stringify(settlements)));
     this.#free(this.#callEntry("deliver", this.#newString(JSON.stringify(settlements))));
     this.#drainJobs();
+  }
+
+  #deliverAtOnce(text) {
+    const [at, slot] = [this.#newBytes(text), this.#exports.wasm_malloc(4)];
+    const nothing = this.#exports.qjs_get_undefined();
+    const problem = this.#exports.nacre_deliver(this.entry("deliver"), nothing, at, text.length, slot);
+    if (problem === 2) throw new Error("the guest has no memory for the text");
+    if (problem !== 0) throw this.#pendingException();
   }
 
   /** Run every timer that is due, and the promise jobs after each; the number of timers that ran. */
@@ -300,10 +315,7 @@ export class Cell {
     output: (kind, content) => void this.outputs.push({ kind: this.#text(kind), content: this.#text(content) }),
     timers: () => {},
     pause: (id, reason) => void this.pauses.push({ id: this.#exports.qjs_get_float64(id), reason: this.#text(reason) }),
-    request: (text) => {
-      const [id, method, input] = this.#text(text).split("\n").map((line) => JSON.parse(line));
-      this.requests.push({ id, method, input });
-    },
+    request: (text) => this.#takeRequest(this.#text(text)),
     shared: (...names) => {
       const key = names.map((name) => this.#textOrNull(name));
       this.lookups.push(key);
@@ -315,6 +327,11 @@ export class Cell {
       return this.#exports.qjs_new_uint8_array(this.#newBytes(new Uint8Array(length).fill(0xab)), length);
     },
   };
+
+  #takeRequest(text) {
+    const [id, method, input] = text.split("\n").map((line) => JSON.parse(line));
+    this.requests.push({ id, method, input });
+  }
 
   #lookUp(part, key) {
     const found = this.#shared?.[part];
@@ -332,6 +349,10 @@ export class Cell {
           const method = Buffer.from(this.#bytes().slice(name, name + size)).toString();
           const args = new Uint32Array(this.#bytes().slice(slots, slots + 4 * count).buffer);
           return this.#hostFunctions[method](...args) ?? this.#exports.qjs_get_undefined();
+        },
+        host_request: (text, size) => {
+          this.directRequests++;
+          this.#takeRequest(Buffer.from(this.#bytes().slice(text, text + size)).toString());
         },
         host_interrupt: () => {
           this.interrupts++;

@@ -176,6 +176,7 @@ class HostCalls:
         i32, i64 = "i32", "i64"
         define = self.imports.define
         define("env", "host_call", self._host_call, parameters=[i32] * 5)
+        define("env", "host_request", self._host_request, parameters=[i32, i32], results=[])
         define("env", "host_interrupt", self._interrupt, parameters=[])
         define(
             "env", "host_promise_rejection", self._promise_rejection,
@@ -204,6 +205,10 @@ class HostCalls:
         vm = self._running()
         slots = _SLOTS[count].unpack(vm.instance.read(arguments, 4 * count))
         return self._by_name[vm.instance.read(name, name_size)](vm, slots)
+
+    def _host_request(self, text: int, size: int) -> None:
+        vm = self._running()
+        _take_request(vm, vm.instance.read(text, size))
 
     def _interrupt(self) -> int:
         self._running().listener.interrupt()
@@ -256,9 +261,14 @@ def _pause(vm: "Vm", arguments: tuple[int, ...]) -> int:
 
 
 def _request(vm: "Vm", arguments: tuple[int, ...]) -> int:
-    request_id, method, payload = vm.text(arguments[0]).split(b"\n", 2)
-    vm.listener.request(int(request_id), _decode_method(method), payload)
+    """A request of an older image, or one whose text does not fit in memory."""
+    _take_request(vm, vm.text(arguments[0]))
     return vm.new_undefined()
+
+
+def _take_request(vm: "Vm", text: bytes) -> None:
+    request_id, method, payload = text.split(b"\n", 2)
+    vm.listener.request(int(request_id), _decode_method(method), payload)
 
 
 def _decode_method(method: bytes) -> str:

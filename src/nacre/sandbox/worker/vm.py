@@ -156,6 +156,9 @@ _COMPILE_ONLY: Final = 1 << 5
 # The scratch area of the image: the length of a text, the arguments of a call, a short text.
 _SCRATCH_ARGUMENTS: Final = 16
 _SCRATCH_TEXT: Final = 64
+# A function of the image (guest/image/optimize_engine.mjs), and its result for a full memory.
+_DELIVER: Final = "nacre_deliver"
+_NO_MEMORY: Final = 2
 
 
 def memory_with_overhead(memory_limit_bytes: int) -> int:
@@ -191,6 +194,8 @@ class VmFactory:
         # A snapshot contains only the differences from this memory. Creating the instance also
         # makes wasmtime create the file of the memory before the process is hardened.
         pristine = self._instance(image.memory_bytes)
+        # Images of older versions of Nacre do not have it.
+        self.has_deliver = pristine.has_export(_DELIVER)
         self.base_memory = BaseMemory(pristine.read(0, image.memory_bytes), image.stack_pointer)
         pristine.close()
 
@@ -277,7 +282,7 @@ class Vm:
         self.rejections: dict[int, tuple[int, int]] = {}
         self.may_have_timers = False
         self._scratch = factory.image.scratch
-        self._scratch_bytes = factory.image.scratch_bytes
+        self._max_short_text = factory.image.scratch_bytes - _SCRATCH_TEXT
         self._undefined = factory.image.undefined
 
     def close(self) -> None:
@@ -310,8 +315,11 @@ class Vm:
     def deliver(self, settlements: bytes) -> None:
         """Settle requests with the JSON `[[id, succeeded, value], ...]`, and run the program."""
         with self._while_running:
-            self._call_with_text("deliver", settlements)
-            self._drain_jobs()
+            if self._factory.has_deliver and len(settlements) <= self._max_short_text:
+                self._deliver_at_once(settlements)
+            else:
+                self._call_with_text("deliver", settlements)
+                self._drain_jobs()
 
     def fire_timers(self) -> None:
         """Run all due timers, and the promise jobs after each."""
@@ -377,7 +385,7 @@ class Vm:
 
     def new_string(self, data: bytes) -> int:
         """Create a string value. Raises OutOfMemory if it does not fit."""
-        is_short = len(data) <= self._scratch_bytes - _SCRATCH_TEXT
+        is_short = len(data) <= self._max_short_text
         at = self._scratch + _SCRATCH_TEXT if is_short else self._malloc(len(data))
         self.instance.write(at, data)
         handle = self.instance.call("qjs_new_string", at, len(data))
@@ -472,6 +480,22 @@ class Vm:
             # There is not enough memory left to describe the error.
             raise OutOfMemory
         return GuestError(self.text(described))
+
+    def _deliver_at_once(self, settlements: bytes) -> None:
+        """Deliver a short text and run the jobs, in one call of the engine."""
+        scratch = self._scratch
+        at = scratch + _SCRATCH_TEXT
+        self.instance.write(at, settlements)
+        problem = self.instance.call(
+            _DELIVER,
+            self._entries["deliver"],
+            self._undefined,
+            at,
+            len(settlements),
+            scratch + _SCRATCH_ARGUMENTS,
+        )
+        if problem:
+            raise OutOfMemory if problem == _NO_MEMORY else self._pending_exception()
 
     def _call_with_text(self, entry: str, text: bytes) -> None:
         argument = self.new_string(text)

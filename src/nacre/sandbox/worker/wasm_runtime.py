@@ -391,14 +391,23 @@ class Instance:
                 stack_exhausted=False,
             )
 
+    def has_export(self, name: str) -> bool:
+        """Whether the module exports this function."""
+        return self._find_export(name) is not None
+
     def _export(self, name: str) -> tuple[object, int]:
+        found = self._find_export(name)
+        if found is None:
+            raise WasmError(f"the module does not export {name}")
+        return found
+
+    def _find_export(self, name: str) -> tuple[object, int] | None:
         buffer = ctypes.create_string_buffer(64)
         encoded = name.encode()
-        if not self._runtime.lib.export_get(
+        is_found = self._runtime.lib.export_get(
             self._context, self._instance, encoded, len(encoded), ctypes.addressof(buffer)
-        ):
-            raise WasmError(f"the module does not export {name}")
-        return buffer, ctypes.addressof(buffer) + _EXTERN_UNION_OFFSET
+        )
+        return (buffer, ctypes.addressof(buffer) + _EXTERN_UNION_OFFSET) if is_found else None
 
     def _raise(self, error: int) -> NoReturn:
         trap, self._trap.value = self._trap.value, 0

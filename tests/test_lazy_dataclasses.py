@@ -231,3 +231,54 @@ def test_threads_that_use_a_class_at_once_all_get_instances() -> None:
         for thread in threads:
             thread.join()
         assert made == [Shared(number=1)] * 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Large:
+    """Has enough fields for the fast `__init__`."""
+
+    first: int
+    second: list[int] = field(default_factory=list[int])
+    third: str = "c"
+    fourth: object = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LargeDerived(Large):
+    """Has one more, and none that is slow."""
+
+    fifth: int = 5
+
+
+class Plain(Large):
+    """Not a dataclass itself, with a `__dict__`."""
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_frozen_instance_with_many_fields_has_its_class_and_stays_frozen(count: int) -> None:
+    for kind in (Large, LargeDerived, Plain):
+        for number in range(count):
+            made = kind(first=number, third="d")
+            assert type(made) is kind
+            assert (made.first, made.second, made.third, made.fourth) == (number, [], "d", None)
+            with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+                made.first = 2  # pyright: ignore[reportAttributeAccessIssue]
+            with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete"):
+                del made.first
+        assert kind(first=1) == kind(first=1) != kind(first=2)
+        assert hash(kind(first=1, second=())) == hash(kind(first=1, second=()))  # pyright: ignore[reportArgumentType]
+    assert replace(LargeDerived(first=1), fifth=6) == LargeDerived(first=1, fifth=6)
+    assert pickle.loads(pickle.dumps(Large(first=1))) == Large(first=1)
+
+
+def test_a_frozen_instance_with_many_fields_is_made_by_assignments() -> None:
+    for number in range(100):
+        Large(first=number)
+    assert "_mutable" in Large.__init__.__globals__
+
+
+def test_a_generated_class_is_replaced_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dataclasses.fields(LargeDerived)
+    made = LargeDerived(first=1)
+    monkeypatch.delattr(dataclasses, "replace")
+    assert replace(made, fifth=6) == LargeDerived(first=1, fifth=6)

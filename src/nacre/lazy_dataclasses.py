@@ -29,10 +29,14 @@ _Class = TypeVar("_Class")
 _Instance = TypeVar("_Instance")
 
 _FIELDS: Final = "__dataclass_fields__"
+# The names of the fields of a class whose `__init__` takes all of them.
+_NAMES: Final = "_nacre_field_names"
 # In this order: until the last is replaced, other threads wait for the one that generates.
 _GENERATED: Final = ("__dataclass_params__", "__match_args__", _FIELDS, "__init__")
 # To compile `__init__` takes as long as some 50 instances without it.
 _MAX_SLOW_INSTANCES: Final = 16
+# With fewer fields, the change of the class takes longer than it saves.
+_MIN_FAST_FIELDS: Final = 4
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 # Reentrant, because the fields of a class include those of its bases.
 _generating = threading.RLock()
@@ -74,12 +78,12 @@ def dataclass(
 def replace(instance: _Instance, /, **changes: Any) -> _Instance:
     """Like `dataclasses.replace`, but it does not generate the methods of the class."""
     cls = type(instance)
-    own = cls.__dict__.get(_FIELDS)
-    names = own.names if isinstance(own, _LazyFields) else None
+    names = cls.__dict__.get(_NAMES)
     if names is None:
         return dataclasses.replace(cast("Any", instance), **changes)
-    values = {name: getattr(instance, name) for name in names if name not in changes}
-    return cls(**values, **changes)
+    values = {name: getattr(instance, name) for name in names}
+    values.update(changes)
+    return cls(**values)
 
 
 class _LazyFields:
@@ -98,8 +102,6 @@ class _LazyFields:
         self.annotations = annotations
         self.defaults = defaults
         self.kw_only = kw_only
-        self.names: tuple[str, ...] | None = None
-        """Known when there are instances, if the fields are simple."""
         self._class = cls
         self.frozen = frozen
         self._eq = eq
@@ -115,7 +117,7 @@ class _LazyFields:
             self.generate()
             return
         self._add_shared_methods(fields)
-        self.names = tuple(field.name for field in fields)
+        setattr(cls, _NAMES, tuple(field.name for field in fields))
         cls.__match_args__ = tuple(field.name for field in fields if not field.kw_only)
         cls.__init__ = _make_slow_init(cls, fields, self.generate, frozen=self.frozen)
 
@@ -140,6 +142,8 @@ class _LazyFields:
             model.__dataclass_params__.frozen = frozen
             model.__init__ = _make_init(cls, model, frozen=frozen)
             self._add_shared_methods(dataclasses.fields(model))
+            if all(field.init for field in dataclasses.fields(model)):
+                setattr(cls, _NAMES, tuple(field.name for field in dataclasses.fields(model)))
             _set_all(cls, {name: model.__dict__[name] for name in _GENERATED})
 
     def _add_shared_methods(
@@ -272,7 +276,7 @@ def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..
     """Compile `__init__`. The library compiles three methods for a frozen class."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": dataclasses.MISSING}
     parameters: dict[bool, list[str]] = {False: ["self"], True: []}
-    lines: list[str] = []
+    values: dict[str, str] = {}
     for field in dataclasses.fields(model):
         name = parameter = value = field.name
         if field.default is not dataclasses.MISSING:
@@ -283,14 +287,42 @@ def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..
             parameter = f"{name}=_MISSING"
             value = f"_make_{name}() if {name} is _MISSING else {name}"
         parameters[field.kw_only is True].append(parameter)
-        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        values[name] = value
+    plain = [f"self.{name} = {value}" for name, value in values.items()]
+    lines = [f"_set(self, {name!r}, {value})" for name, value in values.items()]
+    if not frozen:
+        lines = plain
+    elif len(values) >= _MIN_FAST_FIELDS and _has_only_slots(cls):
+        scope |= {"_cls": cls, "_mutable": _make_mutable(cls)}
+        fast = ["_set(self, '__class__', _mutable)", *plain, "self.__class__ = _cls"]
+        lines = ["if self.__class__ is _cls:", *_indent(fast), "else:", *_indent(lines)]
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     keywords = ["*", *parameters[True]] if parameters[True] else []
     signature = ", ".join((*parameters[False], *keywords))
-    exec(f"def __init__({signature}):\n " + "\n ".join(lines or ["pass"]), scope)
+    exec(f"def __init__({signature}):\n" + "\n".join(_indent(lines or ["pass"])), scope)
     scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
     return scope["__init__"]
+
+
+def _has_only_slots(cls: type[Any]) -> bool:
+    """Whether instances have the same layout as those of a subclass without fields."""
+    has_hook = any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1])
+    return cls.__dictoffset__ == 0 and not has_hook
+
+
+def _make_mutable(cls: type[Any]) -> type[Any]:
+    """A class whose instances have the same slots, and whose fields can be set by assignment.
+
+    An assignment takes a sixth of the time of `object.__setattr__`, so `__init__` makes a frozen
+    instance one of this class while it sets the fields.
+    """
+    members = {"__slots__": (), "__setattr__": object.__setattr__, "__module__": cls.__module__}
+    return type(cls)(cls.__name__, (cls,), members)
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return [f" {line}" for line in lines]
 
 
 def _set_all(cls: type[Any], members: dict[str, Any]) -> None:

@@ -388,3 +388,40 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 
 def test_a_secret_that_can_be_told_is_left_out() -> None:
     assert "sk-ant-api03" not in format_log_line("refused sk-ant-api03-" + "a1B2" * 12)
+
+
+_KEYS = st.sampled_from(["i", "title", "token", "password", "maxTokens", "", "x" * 90, "é"])
+_PLAIN_MEMBERS = st.dictionaries(
+    st.text(max_size=8) | _KEYS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=30)
+    | st.sampled_from(["sk-proj-" + "a1B2" * 12, "Bearer abcdefghijklmnop", "x" * 1_200, 1 << 53]),
+    max_size=20,
+)
+
+
+@given(
+    members=_PLAIN_MEMBERS,
+    rules=st.builds(
+        Redaction,
+        max_text_characters=st.integers(0, 2_000),
+        max_items=st.integers(1, 20),
+        max_total_characters=st.integers(0, 3_000),
+    ),
+)
+def test_a_plain_object_is_redacted_as_one_inside_of_another(
+    members: JsonObject, rules: Redaction
+) -> None:
+    redacted, size, is_exact = rules.sized_value(members)
+    # An object of another type is never taken for a plain one.
+    assert (redacted, size, is_exact) == rules.sized_value(MappingProxyType(members))
+    assert redacted is not members
+    assert is_exact == (redacted == members)
+
+
+def test_a_plain_object_is_copied_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(redaction, "_Walk")
+    value: JsonObject = {"i": 1, "title": "Fix it", "ok": True, "no": None}
+    assert Redaction().sized_value(value) == (value, 5 * 64 + 16, True)

@@ -397,3 +397,18 @@ def test_threads_may_write_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert [event.sequence for event in record.events] == [*range(2_001)]
+
+
+def test_members_that_were_redacted_before_are_recorded_with_the_others() -> None:
+    recorder = TrajectoryRecorder(RunContext())
+    shared = recorder.redact({"toolId": "a:b:c", "note": "Bearer abcdefghijklmnop"})
+    before = recorder.bytes_held
+    recorder.record("call.started", data={"input": {"i": 1}}, redacted_before=shared)
+    first = recorder.bytes_held - before
+    recorder.record(
+        "call.started", data={"toolId": "a:b:c", "input": {"i": 1}, "note": shared[0]["note"]}
+    )
+    assert recorder.bytes_held - before == 2 * first
+    event = recorder.events[-2]
+    assert event.data == {"toolId": "a:b:c", "note": "Bearer [redacted]", "input": {"i": 1}}
+    assert recorder.events[-1].data == event.data

@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from nacre.lazy_dataclasses import dataclass
 from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
-    from nacre.json_types import JsonValue
+    from nacre.json_types import JsonObject, JsonValue
 
 
 # Matched without case and separators, so that one spelling covers all. Paging cursors and token
@@ -247,6 +247,8 @@ _MAX_CACHED_KEY_CHARACTERS: Final = 64
 _MAX_DEPTH: Final = 32
 _MAX_INTEGER_BITS: Final = 4096
 _MAX_PLAIN_INTEGER: Final = 1 << 53
+_MAX_PLAIN_MEMBERS: Final = 16
+_MAX_PLAIN_CHARACTERS: Final = 1_000
 # How far behind the limit a text is searched, to recognize a secret that the limit cuts in two.
 _LOOK_AHEAD_CHARACTERS: Final = 512
 _BYTES_PER_ITEM: Final = 64
@@ -270,11 +272,45 @@ class Redaction:
     def sized_value(self, value: object) -> tuple[JsonValue, int, bool]:
         """The redacted value, about how many bytes of memory it takes, and whether nothing was
         removed or cut."""
+        if type(value) is dict:
+            members = cast("dict[object, object]", value)
+            characters = self._count_if_plain(members)
+            if characters is not None:
+                copy = cast("JsonObject", members.copy())
+                return copy, (1 + len(members)) * _BYTES_PER_ITEM + characters, True
         walk = _Walk(self)
         redacted = walk.value(value, 0)
         characters = self.max_total_characters - walk.characters_left
         size = (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
         return redacted, size, walk.is_exact
+
+    def _count_if_plain(self, members: dict[Any, Any]) -> int | None:
+        """The characters of an object with a few short members and no secret, of which nothing is
+        removed, as most inputs and results are; None if it may be another one."""
+        if len(members) >= self.max_items or len(members) > _MAX_PLAIN_MEMBERS:
+            return None
+        characters = 0
+        for key, value in members.items():
+            kind = type(value)
+            if kind is int:
+                if not -_MAX_PLAIN_INTEGER < value < _MAX_PLAIN_INTEGER:
+                    return None
+            elif kind is str:
+                size = len(value)
+                if size > self.max_text_characters or size > _MAX_PLAIN_CHARACTERS:
+                    return None
+                if remove_secrets(value) != value:
+                    return None
+                characters += size
+            elif kind is not bool and value is not None:
+                return None
+            if type(key) is not str:
+                return None
+            name, is_secret = _read_key(key)
+            if is_secret or name != key:
+                return None
+            characters += len(key)
+        return characters if characters < self.max_total_characters else None
 
     def text(self, text: str) -> str:
         return _truncate(text, self.max_text_characters)

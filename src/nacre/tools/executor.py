@@ -335,6 +335,7 @@ class ToolExecutor:
         self._on_result = on_result
         # The subjects of called tools by their ids, because a program calls the same few.
         self._subjects: dict[str, tuple[Tool, CallSubject]] = {}
+        self._recorded: dict[str, tuple[CallSubject, tuple[JsonObject, int]]] = {}
 
     async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
         """Call a tool and return its value as JSON; raises ToolError."""
@@ -409,6 +410,20 @@ class ToolExecutor:
             found = self._subjects[tool.id] = (tool, subject)
         return found[1]
 
+    def _recorded_subject(self, subject: CallSubject) -> tuple[JsonObject, int]:
+        """The subject as it is recorded, redacted once for all calls."""
+        found = self._recorded.get(subject.tool_id)
+        if found is None or found[0] is not subject:
+            data: JsonObject = {
+                "toolId": subject.tool_id,
+                "toolName": subject.tool_name,
+                "source": subject.source,
+                "owner": subject.owner,
+                "toolKind": subject.kind,
+            }
+            found = self._recorded[subject.tool_id] = (subject, self.recorder.redact(data))
+        return found[1]
+
     async def _run_guarded(
         self,
         subject: CallSubject,
@@ -420,7 +435,13 @@ class ToolExecutor:
         refusal: str | None = None,
     ) -> tuple[_ValueT, JsonValue]:
         started = time.monotonic()
-        self._record("call.started", site, _started_data(subject, given))
+        self.recorder.record(
+            "call.started",
+            call_id=site.call_id,
+            parent_id=site.parent_id,
+            data={"input": cast("JsonValue", given)},
+            redacted_before=self._recorded_subject(subject),
+        )
         checked: JsonObject = {}
         attributes = partial(_span_attributes, subject, site)
         with span("nacre.tool_call", attributes, parent=site.parent_span) as current:
@@ -654,17 +675,6 @@ def _object_in(given: object, subject: CallSubject) -> JsonObject:
 
 def _accept_input(given: JsonObject) -> JsonObject:
     return given
-
-
-def _started_data(subject: CallSubject, given: object) -> JsonObject:
-    return {
-        "toolId": subject.tool_id,
-        "toolName": subject.tool_name,
-        "source": subject.source,
-        "owner": subject.owner,
-        "toolKind": subject.kind,
-        "input": cast("JsonValue", given),
-    }
 
 
 def _span_attributes(subject: CallSubject, site: CallSite) -> dict[str, str]:

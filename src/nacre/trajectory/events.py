@@ -496,14 +496,26 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         call_id: str = "",
         parent_id: str = "",
         data: JsonObject | None = None,
+        redacted_before: tuple[JsonObject, int] | None = None,
     ) -> None:
-        """Append an event with a redacted copy of `data`. Never raises because of the data."""
+        """Append an event with a redacted copy of `data`. Never raises because of the data.
+
+        `redacted_before` are members that many events share, with their size: see `redact`.
+        """
         redacted, size, is_result_exact = self._redact_data(data) if data else ({}, 0, False)
+        if redacted_before is not None:
+            redacted = {**redacted_before[0], **redacted}
+            size += redacted_before[1]
         if is_result_exact and kind == "call.ended" and parent_id:
             if len(self.exact_results) >= _MAX_EXACT_RESULTS:
                 self.exact_results.clear()
             self.exact_results[call_id] = None
         self.record_redacted(kind, redacted, size=size, call_id=call_id, parent_id=parent_id)
+
+    def redact(self, data: JsonObject) -> tuple[JsonObject, int]:
+        """The redacted data, and about how many bytes it takes."""
+        redacted, size, _ = self._redact_data(data)
+        return redacted, size
 
     def record_redacted(
         self,

@@ -168,8 +168,11 @@ class Burst:
                 self.failure = failure_from(described, reason="unhandled_rejection")
             elif not self._has_returned:
                 self.failure = BurstFailure("never_settles", _NEVER_SETTLES, may_lack_memory=True)
-        if self.failure is not None and self.failure.may_lack_memory and vm.is_memory_full():
-            self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
+        if self.failure is not None and self.failure.may_lack_memory:
+            # After an error, promise jobs that held the memory may have run.
+            has_thrown = self.failure.reason != "never_settles"
+            if vm.is_memory_full() or (has_thrown and vm.was_memory_full()):
+                self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
 
     # GuestListener.
 

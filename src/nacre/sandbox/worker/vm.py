@@ -281,6 +281,7 @@ class Vm:
         # Rejected promises without a handler: from their address to (promise, reason).
         self.rejections: dict[int, tuple[int, int]] = {}
         self.may_have_timers = False
+        self._memory_limit_bytes = 0
         self._scratch = factory.image.scratch
         self._max_short_text = factory.image.scratch_bytes - _SCRATCH_TEXT
         self._undefined = factory.image.undefined
@@ -291,6 +292,7 @@ class Vm:
 
     def limit_memory(self, memory_limit_bytes: int) -> None:
         """Limit the memory of the program, in addition to the memory of the guest code."""
+        self._memory_limit_bytes = memory_limit_bytes
         limit = self._factory.image.heap_bytes + memory_limit_bytes
         self.instance.call("qjs_set_memory_limit", limit)
 
@@ -350,6 +352,11 @@ class Vm:
         used, limit = int.from_bytes(usage[:8], "little"), int.from_bytes(usage[8:], "little")
         heap_bytes = self._factory.image.heap_bytes
         return used - heap_bytes > (limit - heap_bytes) * 7 // 8
+
+    def was_memory_full(self) -> bool:
+        """Whether the program has held nearly all the memory that it may have, now or before."""
+        growth = self.instance.current_memory_bytes() - self._factory.image.memory_bytes
+        return growth > self._memory_limit_bytes * 7 // 8
 
     def unhandled_failure(self) -> bytes | None:
         """Return the description of the first unhandled rejection, if there is one."""

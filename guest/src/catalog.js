@@ -11,7 +11,7 @@ import { named, put } from "./members.js";
 import { nearestHint } from "./nearest.js";
 import { isImplicit, readOnly } from "./read_only.js";
 import { refuseArgument } from "./refusals.js";
-import { showAs } from "./values.js";
+import { quoteName, showAs, toJson } from "./values.js";
 
 const MARKER = "[tools: see ALL_TOOLS and tools.search(query)]";
 
@@ -73,7 +73,8 @@ function createHelpers(request) {
 }
 
 function sendCall(request, id, input, callee) {
-  return request("tools.call", { __proto__: null, id, input: input === undefined ? { __proto__: null } : input }, callee);
+  const json = '{"id":' + quoteName(id) + ',"input":' + (input === undefined ? "{}" : toJson(input, null, 1)) + "}";
+  return request("tools.call", undefined, callee, json);
 }
 
 /** The names of tools. They are looked up one by one, or read together when a program lists them. */

@@ -20,6 +20,9 @@ export const {
 } = globalThis;
 export const { Error, Number, Promise, Proxy, RangeError, String, TypeError } = globalThis;
 
+export const { prototype: objectPrototype } = Object;
+export const { toStringTag } = Symbol;
+
 const { round } = Math;
 const now = performance.now.bind(performance);
 /** Return whole milliseconds. Unlike the clock of `Date`, this one never goes back. */

@@ -5,8 +5,8 @@
  * reach the table of requests or the functions that read it.
  */
 import { noteHostError } from "./failures.js";
-import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise, quoteJson } from "./intrinsics.js";
-import { textProperty, toJson, toText } from "./values.js";
+import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise } from "./intrinsics.js";
+import { quoteName, textProperty, toJson, toText } from "./values.js";
 
 /**
  * `send(text)` sends a request to the host, in three lines: the id, the method and the input. The last two are JSON
@@ -31,8 +31,9 @@ export function createRequests(send, pause) {
     return promise;
   }
 
-  function request(method, input, callee) {
-    const rest = "\n" + quoteJson(method) + "\n" + toJson(input);
+  /** Send `input`, or the text `json` if it is JSON already. */
+  function request(method, input, callee, json = toJson(input)) {
+    const rest = "\n" + quoteName(method) + "\n" + json;
     return open((id) => send(id + rest), callee);
   }
 

@@ -20,6 +20,7 @@ import {
   mapForEach,
   mapSize,
   numberOf,
+  objectPrototype,
   parseJson,
   quoteJson,
   RangeError,
@@ -34,6 +35,7 @@ import {
   stringOf,
   symbolToText,
   tagOf,
+  toStringTag,
   toWellFormed,
   typedArrayLength,
   typedArrayName,
@@ -48,6 +50,25 @@ const MAX_DEPTH = 240;
 
 const markers = new WeakMap();
 
+// JSON of names of members, methods and tools: a program uses the same few again and again, and QuickJS takes as long for
+// the JSON of a text as for ten other steps.
+const quotedNames = { __proto__: null };
+const MAX_QUOTED_NAMES = 256;
+const MAX_QUOTED_LENGTH = 64;
+let quotedCount = 0;
+
+/** Return the JSON text of a text that probably occurs again. */
+export function quoteName(name) {
+  const known = quotedNames[name];
+  if (known !== undefined) return known;
+  const quoted = quoteJson(toWellFormed(name));
+  if (quotedCount < MAX_QUOTED_NAMES && name.length <= MAX_QUOTED_LENGTH) {
+    quotedNames[name] = quoted;
+    quotedCount++;
+  }
+  return quoted;
+}
+
 /** Show a short text in place of the content of an object. For objects of the guest code. */
 export function showAs(object, text) {
   weakMapSet(markers, object, text);
@@ -58,14 +79,15 @@ let takeImage = null;
 
 /**
  * Return the JSON text of `value`. A value that JSON lacks is replaced as documented. If there is a function
- * `take(mimeType, data)`, it gets each image part of an MCP result, and a marker stays in its place.
+ * `take(mimeType, data)`, it gets each image part of an MCP result, and a marker stays in its place. `depth` is how
+ * deep the text will be inside of other JSON.
  */
-export function toJson(value, take = null) {
+export function toJson(value, take = null, depth = 0) {
   // A method of the value may call this function again.
   const before = takeImage;
   takeImage = take;
   try {
-    return encode(value, null, 0) ?? "null";
+    return encode(value, null, depth) ?? "null";
   } finally {
     takeImage = before;
   }
@@ -103,7 +125,7 @@ export function errorText(error) {
 export function isErrorValue(value) {
   if (isError(value)) return true;
   try {
-    return typeof value === "object" && value !== null && tagOf(value) === "[object DOMException]";
+    return typeof value === "object" && value !== null && value[toStringTag] === "DOMException";
   } catch {
     return false;
   }
@@ -124,8 +146,10 @@ function encode(value, ancestors, depth) {
     case "string":
       return quoteJson(toWellFormed(value));
     case "number":
+      // Not for infinite numbers and NaN.
+      return value - value === 0 ? "" + value : "null";
     case "boolean":
-      return quoteJson(value);
+      return value ? "true" : "false";
     case "undefined":
       return undefined;
     case "object":
@@ -191,7 +215,7 @@ function encodeProperties(object, path, depth) {
   let json = "";
   for (let index = 0; index < names.length; index++) {
     const item = encode(object[names[index]], path, depth + 1);
-    if (item !== undefined) json += (json ? "," : "") + quoteJson(toWellFormed(names[index])) + ":" + item;
+    if (item !== undefined) json += (json ? "," : "") + quoteName(names[index]) + ":" + item;
   }
   return "{" + json + "}";
 }
@@ -292,6 +316,7 @@ const weakSetProbe = (value) => weakSetHas(value, probeKey);
 /** Whether `value` can have internal slots. Checking for a missing slot is slow, as it throws an error. */
 function mayHaveSlots(value) {
   for (let prototype = getPrototypeOf(value); prototype !== null; prototype = getPrototypeOf(prototype)) {
+    if (prototype === objectPrototype) return false;
     if (setHas(slottedPrototypes, prototype)) return true;
   }
   return false;

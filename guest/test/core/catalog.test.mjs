@@ -259,3 +259,27 @@ test("a start does as many steps with ten thousand tools as with ten", () => {
   };
   assert.deepEqual(interrupts(10_000), interrupts(10));
 });
+
+test("the request of a call is the JSON of its id and its input", () => {
+  const source = `
+    const inputs = [undefined, null, {}, { i: -0, list: [NaN, 1e21], "\\ud800": "\\udc00" }, { toJSON() {} }, new Map([[1, 2]]), 'text'];
+    for (const input of inputs) tools.call('a"\\ud800', input);
+    for (let index = 0; index < 300; index++) tools.call("id" + index, { ["name" + index]: index, ["x".repeat(65)]: index });
+    for (let index = 298; index < 300; index++) tools.call("id" + index, { ["name" + index]: index, __proto__: null, ["__proto__"]: index });`;
+  const { requests } = start(source);
+  const special = [{}, null, {}, { i: 0, list: [null, 1e21], "\ufffd": "\ufffd" }, null, [[1, 2]], "text"];
+  assert.deepEqual(
+    requests.map(({ method, input }) => [method, JSON.stringify(input)]),
+    [
+      ...special.map((input) => ({ id: 'a"\ufffd', input })),
+      ...Array.from({ length: 300 }, (_, index) => ({ id: `id${index}`, input: { [`name${index}`]: index, ["x".repeat(65)]: index } })),
+      ...[298, 299].map((index) => ({ id: `id${index}`, input: { [`name${index}`]: index, ["__proto__"]: index } })),
+    ].map((input) => ["tools.call", JSON.stringify(input)]),
+  );
+});
+
+test("the input of a call has one level less than other values", () => {
+  const nested = (levels) => `let value = 1; for (let level = 0; level < ${levels}; level++) value = [value]; tools.call("a", value);`;
+  assert.equal(start(nested(239)).requests.length, 1);
+  assert.match(failureOf(nested(240), { shared }).message, /RangeError: value is nested deeper than 240 levels/);
+});

@@ -264,7 +264,7 @@ def test_a_frozen_instance_with_many_fields_has_its_class_and_stays_frozen(count
             with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
                 made.first = 2  # pyright: ignore[reportAttributeAccessIssue]
             with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete"):
-                del made.first
+                del made.first  # pyright: ignore[reportAttributeAccessIssue]
         assert kind(first=1) == kind(first=1) != kind(first=2)
         assert hash(kind(first=1, second=())) == hash(kind(first=1, second=()))  # pyright: ignore[reportArgumentType]
     assert replace(LargeDerived(first=1), fifth=6) == LargeDerived(first=1, fifth=6)

@@ -97,7 +97,9 @@ async def decode_off_loop(data: bytes, *, max_parts: int = MAX_PARTS) -> JsonVal
 async def copy_off_loop(value: _Result) -> _Result:
     """Copy a JSON value as `copy_json` does."""
     if _is_flat(value):
-        return cast("_Result", cast("dict[str, object]", value).copy())
+        # Most calls copy several such objects, so this is without `cast`.
+        flat: Any = value
+        return flat.copy()
     return copy_json(value) if is_small(value) else await run_in_json_thread(copy_json, value)
 
 
@@ -196,16 +198,16 @@ def is_small(value: object) -> bool:
     return True
 
 
-def _is_flat(value: object) -> bool:
+def _is_flat(value: Any) -> bool:
     """Whether the value is an object with a few numbers and short texts, as most inputs are."""
-    if type(value) is not dict or len(cast("dict[object, object]", value)) > _MAX_FLAT_MEMBERS:
+    if _type_of(value) is not dict or len(value) > _MAX_FLAT_MEMBERS:
         return False
-    for name, member in cast("dict[object, object]", value).items():
-        if type(name) is not str or len(name) > _MAX_FLAT_CHARACTERS:
+    for name, member in value.items():
+        if _type_of(name) is not str or len(name) > _MAX_FLAT_CHARACTERS:
             return False
-        kind = type(member)
+        kind = _type_of(member)
         if kind is str:
-            if len(cast("str", member)) > _MAX_FLAT_CHARACTERS:
+            if len(member) > _MAX_FLAT_CHARACTERS:
                 return False
         elif kind not in _OTHER_SCALARS:
             return False

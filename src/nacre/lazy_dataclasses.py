@@ -318,7 +318,8 @@ def _make_mutable(cls: type[Any]) -> type[Any]:
     instance one of this class while it sets the fields.
     """
     members = {"__slots__": (), "__setattr__": object.__setattr__, "__module__": cls.__module__}
-    return type(cls)(cls.__name__, (cls,), members)
+    metaclass: Any = type(cls)
+    return metaclass(cls.__name__, (cls,), members)
 
 
 def _indent(lines: Sequence[str]) -> list[str]:

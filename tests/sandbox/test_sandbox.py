@@ -488,7 +488,7 @@ async def test_the_time_of_the_transform_counts_against_the_time_limit(
     sandbox.warm_typescript()
     result = await sandbox.cell("return 1 as number", language="typescript").run()
     assert isinstance(result, Completed)
-    assert charged == ["acquire", "_send_transform", "finish"]
+    assert charged == ["acquire", "_send_transform", "_finish"]
 
 
 async def test_typescript_that_is_not_ready_in_time_fails_the_program_and_is_ready_later(

@@ -391,15 +391,15 @@ def test_a_secret_that_can_be_told_is_left_out() -> None:
 
 
 _KEYS = st.sampled_from(["i", "title", "token", "password", "maxTokens", "", "x" * 90, "é"])
-_PLAIN_MEMBERS = st.dictionaries(
-    st.text(max_size=8) | _KEYS,
+_MEMBERS: st.SearchStrategy[JsonValue] = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.text(max_size=30)
     | st.sampled_from(["sk-proj-" + "a1B2" * 12, "Bearer abcdefghijklmnop", "x" * 1_200, 1 << 53]),
-    max_size=20,
+    lambda inner: st.dictionaries(st.text(max_size=8) | _KEYS, inner, max_size=20),
 )
+_PLAIN_MEMBERS = st.dictionaries(st.text(max_size=8) | _KEYS, _MEMBERS, max_size=20)
 
 
 @given(
@@ -423,5 +423,5 @@ def test_a_plain_object_is_redacted_as_one_inside_of_another(
 
 def test_a_plain_object_is_copied_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(redaction, "_Walk")
-    value: JsonObject = {"i": 1, "title": "Fix it", "ok": True, "no": None}
-    assert Redaction().sized_value(value) == (value, 5 * 64 + 16, True)
+    value: JsonObject = {"i": 1, "title": "Fix it", "ok": {"yes": True}, "no": None}
+    assert Redaction().sized_value(value) == (value, 6 * 64 + 19, True)

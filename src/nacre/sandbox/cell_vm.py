@@ -328,11 +328,17 @@ class CellVm:
                 if attempt + 1 == _MAX_STARTS:
                     raise WorkerDiedError(f"no worker could start the cell: {error}") from error
 
-    async def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Frame:
+    def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Awaitable[Frame]:
         """Send a command, if there is one, and run the program until it waits or ends.
 
         Returns the event that says which. Raises BudgetExceeded if it does not end in time.
         """
+        # Not a coroutine around another one, because most bursts take microseconds.
+        if self._beginning is None:
+            return self._finish(budget_seconds, command)
+        return self._finish_or_repeat(budget_seconds, command)
+
+    async def _finish_or_repeat(self, budget_seconds: float, command: Sequence[bytes]) -> Frame:
         for _ in range(_MAX_STARTS - 1):
             try:
                 return await self._finish(budget_seconds, command)

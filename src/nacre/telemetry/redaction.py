@@ -12,6 +12,8 @@ from nacre.lazy_dataclasses import dataclass
 from nacre.lazy_exports import lazy_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nacre.json_types import JsonObject, JsonValue
 
 
@@ -247,7 +249,10 @@ _MAX_CACHED_KEY_CHARACTERS: Final = 64
 _MAX_DEPTH: Final = 32
 _MAX_INTEGER_BITS: Final = 4096
 _MAX_PLAIN_INTEGER: Final = 1 << 53
+# `type` of an `Any` has an unknown type.
+_type_of: Callable[[object], type[object]] = type
 _MAX_PLAIN_MEMBERS: Final = 16
+_MAX_PLAIN_LEVELS: Final = 3
 _MAX_PLAIN_CHARACTERS: Final = 1_000
 # How far behind the limit a text is searched, to recognize a secret that the limit cuts in two.
 _LOOK_AHEAD_CHARACTERS: Final = 512
@@ -269,48 +274,58 @@ class Redaction:
     def value(self, value: object) -> JsonValue:
         return self.sized_value(value)[0]
 
-    def sized_value(self, value: object) -> tuple[JsonValue, int, bool]:
+    def sized_value(self, value: Any) -> tuple[JsonValue, int, bool]:
         """The redacted value, about how many bytes of memory it takes, and whether nothing was
         removed or cut."""
-        if type(value) is dict:
-            members = cast("dict[object, object]", value)
-            characters = self._count_if_plain(members)
-            if characters is not None:
-                copy = cast("JsonObject", members.copy())
-                return copy, (1 + len(members)) * _BYTES_PER_ITEM + characters, True
+        if _type_of(value) is dict:
+            plain = self._copy_if_plain(value, _MAX_PLAIN_LEVELS)
+            if plain is not None:
+                copy, items, characters = plain
+                if items < self.max_items and characters < self.max_total_characters:
+                    return copy, (1 + items) * _BYTES_PER_ITEM + characters, True
         walk = _Walk(self)
         redacted = walk.value(value, 0)
         characters = self.max_total_characters - walk.characters_left
         size = (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
         return redacted, size, walk.is_exact
 
-    def _count_if_plain(self, members: dict[Any, Any]) -> int | None:
-        """The characters of an object with a few short members and no secret, of which nothing is
-        removed, as most inputs and results are; None if it may be another one."""
-        if len(members) >= self.max_items or len(members) > _MAX_PLAIN_MEMBERS:
+    def _copy_if_plain(
+        self, members: dict[Any, Any], levels: int
+    ) -> tuple[JsonObject, int, int] | None:
+        """A copy of an object with a few short members and no secret, of which nothing is removed,
+        as most inputs and results are, with its nested values and characters; None if it may be
+        another one."""
+        if len(members) > _MAX_PLAIN_MEMBERS:
             return None
-        characters = 0
+        copy: JsonObject = {}
+        items, characters = len(members), 0
         for key, value in members.items():
-            kind = type(value)
+            kind = _type_of(value)
             if kind is int:
                 if not -_MAX_PLAIN_INTEGER < value < _MAX_PLAIN_INTEGER:
                     return None
             elif kind is str:
                 size = len(value)
-                if size > self.max_text_characters or size > _MAX_PLAIN_CHARACTERS:
-                    return None
-                if remove_secrets(value) != value:
+                is_short = size <= self.max_text_characters and size <= _MAX_PLAIN_CHARACTERS
+                if not is_short or remove_secrets(value) != value:
                     return None
                 characters += size
+            elif kind is dict and levels:
+                nested = self._copy_if_plain(value, levels - 1)
+                if nested is None:
+                    return None
+                value = nested[0]
+                items += nested[1]
+                characters += nested[2]
             elif kind is not bool and value is not None:
                 return None
-            if type(key) is not str:
+            if _type_of(key) is not str or len(key) > _MAX_CACHED_KEY_CHARACTERS:
                 return None
-            name, is_secret = _read_key(key)
-            if is_secret or name != key:
+            if _read_short_key(key) != (key, False):
                 return None
             characters += len(key)
-        return characters if characters < self.max_total_characters else None
+            copy[key] = value
+        return copy, items, characters
 
     def text(self, text: str) -> str:
         return _truncate(text, self.max_text_characters)

@@ -23,6 +23,7 @@ from nacre.large_json import (
     decode_off_loop,
     encode_large,
     encode_off_loop,
+    encode_pieces_off_loop,
     is_plain,
     is_small,
     run_in_json_thread,
@@ -219,6 +220,38 @@ def test_a_value_over_a_limit_is_refused(value: object, limit: str) -> None:
 )
 def test_a_value_that_is_encoded_in_steps_is_the_same_json(value: object) -> None:
     assert json.loads(encode_large(value)) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"id": at, "tags": ["a", "b"]} for at in range(100_000)],
+        [{f"column {column}": at for column in range(100)} for at in range(3_000)],
+        [f"{at:0800}" for at in range(5_000)],
+        [[[at] * 100 for at in range(100)] for _ in range(100)],
+        {str(at): {"a": at} for at in range(100_000)},
+        {
+            f"a{a}": {f"b{b}": {f"c{c}": c for c in range(100)} for b in range(10)}
+            for a in range(99)
+        },
+        {"content": [{"type": "text", "text": 'é"\n' * 500_000}]},
+    ],
+    ids=["rows", "wide rows", "texts", "matrix", "keys", "objects", "text"],
+)
+async def test_a_large_value_is_encoded_in_pieces_of_similar_size(value: object) -> None:
+    # A piece is made in one step in C, while the event loop cannot run.
+    pieces = await encode_pieces_off_loop(value)
+    *whole, _ = map(len, pieces)
+    assert len(whole) > 1
+    assert all(MAX_LOOP_BYTES <= size <= 4 * MAX_LOOP_BYTES for size in whole)
+    # To join them, `bytes.join` lets other threads run only if all of them are exactly `bytes`.
+    assert {type(piece) for piece in pieces} == {bytes}
+    assert b"".join(pieces) == await encode_off_loop(value)
+    assert json.loads(b"".join(pieces)) == value
+
+
+async def test_a_small_value_is_one_piece() -> None:
+    assert await encode_pieces_off_loop({"a": [1]}) == [b'{"a":[1]}']
 
 
 @pytest.mark.parametrize("value", [{"x" * (1 << 19): 1}, {"a": "x" * (1 << 19)}])

@@ -2,7 +2,8 @@
 
 A thread alone does not keep the loop running, because only one thread at a time can run Python.
 So all large values share one thread, and the loop competes with no other. Its steps in Python are
-interrupted after milliseconds. A step in C is not, so it gets a limited number of values.
+interrupted after milliseconds. A step in C is not, so it gets a limited number of values and bytes.
+New memory counts too: to find 16 MB of it at once takes 50 ms on some machines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, cast
 
 import anyio
@@ -48,9 +49,13 @@ _type_of: Callable[[object], type[object]] = type
 _MAX_FLAT_MEMBERS: Final = 16
 _MAX_FLAT_CHARACTERS: Final = 1_000
 _STEP_VALUES: Final = 20_000
-# Most large results are a long list, or an object with a few members, of which one is long.
+# Most large results are a long list or text, or an object with a few members, of which one is long.
 _MAX_STEP_LEVELS: Final = 3
 _MAX_STEP_MEMBERS: Final = 100
+_MAX_STEP_ITEMS: Final = 16
+# How much one step encodes, about: in a millisecond.
+_PIECE_BYTES: Final = 1 << 18
+_MAX_STEP_GROWTH: Final = 16
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
@@ -81,11 +86,22 @@ async def encode_off_loop(value: object) -> bytes:
 
     The check of a large value takes longer than its encoding. A CheckedJson is not checked again.
     """
-    is_checked = isinstance(value, CheckedJson)
-    inner: object = value.value if isinstance(value, CheckedJson) else value
+    inner = _unwrap(value)
     if is_small(inner):
         return encode_json(inner)
-    return await run_in_json_thread(_encode_checked if is_checked else encode_large, inner)
+    return await run_in_json_thread(lambda: b"".join(_encode_pieces_of(value)))
+
+
+async def encode_pieces_off_loop(value: object) -> list[bytes]:
+    """Encode as `encode_off_loop` does, in pieces, which need not be joined."""
+    inner = _unwrap(value)
+    if is_small(inner):
+        return [encode_json(inner)]
+    return await run_in_json_thread(_encode_pieces_of, value)
+
+
+def _unwrap(value: object) -> object:
+    return value.value if isinstance(value, CheckedJson) else value
 
 
 async def decode_off_loop(data: bytes, *, max_parts: int = MAX_PARTS) -> JsonValue:
@@ -105,28 +121,27 @@ async def copy_off_loop(value: _Result) -> _Result:
 
 def encode_large(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bytes:
     """Encode a large value. Raises TooLargeError before it is encoded."""
-    return b"".join(_encode_large_pieces(value, max_bytes))
+    # Other threads run meanwhile, because all pieces are `bytes`.
+    return b"".join(_encode_pieces_of(value, max_bytes))
 
 
 def measure_large(value: object) -> int:
     """The size of a large value, encoded."""
-    return sum(map(len, _encode_large_pieces(value, math.inf)))
+    return sum(map(len, _encode_pieces_of(value, math.inf)))
 
 
-def _encode_large_pieces(value: object, max_bytes: float) -> list[bytes | memoryview]:
+def _encode_pieces_of(value: object, max_bytes: float = MAX_VALUE_BYTES) -> list[bytes]:
+    if isinstance(value, CheckedJson):
+        return _encode_pieces(value.value)
     return _encode_pieces(value) if is_plain(value, max_bytes=max_bytes) else [encode_json(value)]
 
 
-def _encode_checked(value: object) -> bytes:
-    return b"".join(_encode_pieces(value))
-
-
-def _encode_pieces(value: object) -> list[bytes | memoryview]:
+def _encode_pieces(value: object) -> list[bytes]:
     # Imported here, because few processes have large values. It is 15 times faster than `json`.
     import msgspec
 
     try:
-        return list(_encode_in_steps(value, msgspec.json.encode))
+        return list(_join_small(_encode_in_steps(value, msgspec.json.encode)))
     except UnicodeEncodeError:
         # Half a surrogate pair. Encoded in Python, because `json` would do it in one step in C.
         return [encode_json_slowly(cast("JsonValue", value))]
@@ -135,34 +150,83 @@ def _encode_pieces(value: object) -> list[bytes | memoryview]:
         return [encode_json(value)]
 
 
+def _join_small(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Join pieces to larger ones, whose memory is used again soon."""
+    joined: list[bytes | memoryview] = []
+    size = 0
+    for piece in pieces:
+        joined.append(piece)
+        size += len(piece)
+        if size >= _PIECE_BYTES:
+            yield b"".join(joined)
+            joined, size = [], 0
+    if joined:
+        yield b"".join(joined)
+
+
 def _encode_in_steps(
     value: object, encode: Callable[[object], bytes], *, levels: int = _MAX_STEP_LEVELS
 ) -> Iterator[bytes | memoryview]:
     """Encode a value in several steps: the event loop can run only between two steps in C."""
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        for start in range(0, max(len(items), 1), _STEP_VALUES):
-            yield b"," if start else b"["
-            yield memoryview(encode(items[start : start + _STEP_VALUES]))[1:-1]
-        yield b"]"
+    if isinstance(value, str) and len(value) > _PIECE_BYTES:
+        yield b'"'
+        for start in range(0, len(value), _PIECE_BYTES):
+            yield memoryview(encode(value[start : start + _PIECE_BYTES]))[1:-1]
+        yield b'"'
+    elif isinstance(value, list) and levels:
+        yield from _encode_items(cast("list[object]", value), encode, levels)
     elif isinstance(value, dict) and levels:
         yield from _encode_members(cast("dict[str, object]", value), encode, levels)
     else:
         yield encode(cast("object", value))
 
 
+def _encode_items(
+    items: list[object], encode: Callable[[object], bytes], levels: int
+) -> Iterator[bytes | memoryview]:
+    at, count = 0, 1
+    yield b"["
+    while at < len(items):
+        if at:
+            yield b","
+        size = 0
+        if count == 1 or len(items) <= _MAX_STEP_ITEMS:
+            count = 1
+            for piece in _encode_in_steps(items[at], encode, levels=levels - 1):
+                size += len(piece)
+                yield piece
+        else:
+            inside = memoryview(encode(items[at : at + count]))[1:-1]
+            size = len(inside)
+            yield inside
+        at += count
+        count = _next_step(count, size)
+    yield b"]"
+
+
+def _next_step(count: int, size: int) -> int:
+    """How many values to encode in the next step, after so many with this size."""
+    fitting = count * _PIECE_BYTES // max(size, 1)
+    return max(1, min(fitting, count * _MAX_STEP_GROWTH, _STEP_VALUES))
+
+
 def _encode_members(
     members: dict[str, object], encode: Callable[[object], bytes], levels: int
 ) -> Iterator[bytes | memoryview]:
-    if len(members) > _MAX_STEP_MEMBERS:
-        yield encode(members)
-        return
     separator = b""
     yield b"{"
-    for key, member in members.items():
-        yield b"%b%b:" % (separator, encode(key))
-        yield from _encode_in_steps(member, encode, levels=levels - 1)
-        separator = b","
+    if len(members) <= _MAX_STEP_MEMBERS:
+        for key, member in members.items():
+            yield b"%b%b:" % (separator, encode(key))
+            yield from _encode_in_steps(member, encode, levels=levels - 1)
+            separator = b","
+    else:
+        left, count = iter(members.items()), _MAX_STEP_ITEMS
+        while part := dict(islice(left, count)):
+            inside = memoryview(encode(part))[1:-1]
+            yield separator
+            yield inside
+            separator, count = b",", _next_step(count, len(inside))
     yield b"}"
 
 

@@ -38,13 +38,16 @@ class Requests:
 
     async def answered(self) -> list[Any]:
         """What the program gets, once there is nothing left to wait for."""
-        with anyio.fail_after(BOUND_SECONDS):
-            while self.all.pending_count:
-                await anyio.lowlevel.checkpoint()
+        await self.wait()
         _ids, answers = self.all.take_answers()
         found = decode_json(b"".join(answers))
         assert isinstance(found, list)
         return found
+
+    async def wait(self) -> None:
+        with anyio.fail_after(BOUND_SECONDS):
+            while self.all.pending_count:
+                await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -69,6 +72,24 @@ async def requests_of(
 
 async def hundred(request: HostRequest) -> JsonValue:
     return "x" * 100
+
+
+async def test_no_part_of_a_large_answer_is_copied_in_one_step() -> None:
+    rows: list[JsonValue] = [{"id": at} for at in range(200_000)]
+
+    async def answer(_request: HostRequest) -> JsonValue:
+        return rows
+
+    async with requests_of(answer, max_bytes=16 << 20) as requests:
+        requests.add(1)
+        await requests.wait()
+        ((_, is_success, recorded),) = requests.all.answers
+        _ids, sent = requests.all.take_answers()
+        assert is_success
+        assert decode_json(b"".join(recorded)) == rows
+        assert decode_json(b"".join(sent)) == [[1, True, rows]]
+        for pieces in (recorded, sent):
+            assert max(map(len, pieces)) < 1 << 20 < sum(map(len, pieces))
 
 
 async def test_answers_beyond_what_fits_reject_and_the_others_are_delivered() -> None:

@@ -20,6 +20,8 @@ from nacre.telemetry import Redaction
 from nacre.telemetry.redaction import remove_secrets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import CellId, CellResult, Limits, Sandbox, SharedData
@@ -83,8 +85,8 @@ class CellRecorder:
             self.write()
         left = _MAX_BURST_BYTES
         answers: list[JsonValue] = []
-        for request_id, is_success, encoded in burst.answers:
-            answer, size = self._encode_answer(request_id, encoded, is_success, left)
+        for request_id, is_success, pieces in burst.answers:
+            answer, size = self._encode_answer(request_id, pieces, is_success, left)
             answers.append(answer)
             left -= size
         # Only the encoded form is needed from now on.
@@ -134,7 +136,7 @@ class CellRecorder:
         return encoded if code == program.code else {**encoded, "isExact": False}
 
     def _encode_answer(
-        self, request_id: int, encoded: bytes, is_success: bool, max_bytes: int
+        self, request_id: int, pieces: Sequence[bytes], is_success: bool, max_bytes: int
     ) -> tuple[JsonValue, int]:
         exact = self._recorder.exact_results
         call_id = f"{self._call_id}.{request_id}"
@@ -142,10 +144,10 @@ class CellRecorder:
             del exact[call_id]
             return request_id, 0
         # A longer text cannot be recorded whole, unless it is full of escapes.
-        if len(encoded) > min(max_bytes, 2 * MAX_ANSWER_CHARACTERS):
-            return [request_id, is_success, f"[{len(encoded):,} bytes]", False], 0
+        if (total := sum(map(len, pieces))) > min(max_bytes, 2 * MAX_ANSWER_CHARACTERS):
+            return [request_id, is_success, f"[{total:,} bytes]", False], 0
         try:
-            value = decode_json(encoded)
+            value = decode_json(b"".join(pieces))
         except NotJsonError:
             return [request_id, is_success, None, False], 0
         redacted, size, is_exact = ANSWER_REDACTION.sized_value(value)

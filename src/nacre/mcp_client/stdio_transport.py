@@ -35,7 +35,7 @@ from nacre.json_lines import (
     response_id,
 )
 from nacre.json_types import JsonValue, NotJsonError
-from nacre.large_json import decode_off_loop, encode_off_loop
+from nacre.large_json import decode_off_loop, encode_pieces_off_loop
 from nacre.mcp_client.process import ServerProcess
 from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Inflow, Transport
 
@@ -138,8 +138,10 @@ async def _write_messages(process: ServerProcess, outgoing: _Outgoing) -> None:
     async with outgoing:
         try:
             async for message in outgoing:
-                line = await encode_off_loop(_wire_form(message.message))
-                await process.input.send(line + b"\n")
+                pieces = await encode_pieces_off_loop(_wire_form(message.message))
+                pieces[-1] += b"\n"
+                for piece in pieces:
+                    await process.input.send(piece)
         except _CLOSED_ERRORS:
             # The server does not read any more. The reader task detects that it has ended.
             pass

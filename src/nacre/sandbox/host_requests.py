@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.json_types import JsonObject, JsonValue, NotJsonError, TooLargeError, encode_json
-from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_off_loop
+from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_pieces_off_loop
 from nacre.lazy_dataclasses import dataclass
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
@@ -52,8 +52,8 @@ class HostRequest:
     meanwhile, so the handler has to limit the wait."""
 
 
-_Answer = tuple[bytes, bytes, bytes]
-"""`[id, succeeded, value]` as JSON, with the value as a piece of its own."""
+_Answer = tuple[bytes, ...]
+"""`[id, succeeded, value]` as JSON. The value is in pieces of its own, the others are not."""
 
 HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue | CheckedJson]]
 """Answers a request. A HostRequestError rejects the program's promise with its data; any other
@@ -180,7 +180,7 @@ class HostRequests:
 
     def answer(self, request_id: int, value: JsonValue = None) -> None:
         """Answer a request that needs no handler, such as a yield."""
-        self._answers.append((request_id, _success(request_id, encode_json(value))))
+        self._answers.append((request_id, _success(request_id, [encode_json(value)])))
 
     def refuse(self, request_id: int, problem: str) -> None:
         """Reject a request whose payload cannot be passed to the handler."""
@@ -192,11 +192,11 @@ class HostRequests:
         self._answers.append((request_id, _rejection(request_id, error)))
 
     @property
-    def answers(self) -> list[tuple[int, bool, bytes]]:
-        """The answers that are not delivered yet: id, whether it succeeded, and JSON."""
+    def answers(self) -> list[tuple[int, bool, Sequence[bytes]]]:
+        """The answers that are not delivered yet: id, whether it succeeded, and JSON in pieces."""
         return [
-            (request_id, head.endswith(_SUCCEEDED), text)
-            for request_id, (head, text, _) in self._answers
+            (request_id, head.endswith(_SUCCEEDED), pieces)
+            for request_id, (head, *pieces, _) in self._answers
         ]
 
     def to_json(self) -> JsonObject:
@@ -311,14 +311,15 @@ class HostRequests:
             return _rejection(request.id, HostRequestError(describe_error(error)))
 
 
-async def _encode_answer(request: HostRequest, answer: JsonValue | CheckedJson) -> bytes:
+async def _encode_answer(request: HostRequest, answer: JsonValue | CheckedJson) -> list[bytes]:
     try:
-        encoded = await encode_off_loop(answer)
+        pieces = await encode_pieces_off_loop(answer)
     except TooLargeError as error:
         raise _too_large(request, error.problem) from error
-    if len(encoded) > MAX_VALUE_BYTES:
-        raise _too_large(request, f"has {len(encoded)} bytes")
-    return encoded
+    size = sum(map(len, pieces))
+    if size > MAX_VALUE_BYTES:
+        raise _too_large(request, f"has {size} bytes")
+    return pieces
 
 
 def _is_cancelled_from_outside(error: BaseException) -> bool:
@@ -354,8 +355,8 @@ def _too_large(request: HostRequest, problem: str) -> HostRequestError:
 _SUCCEEDED: Final = b"true,"
 
 
-def _success(request_id: int, encoded: bytes) -> _Answer:
-    return b"[%d,true," % request_id, encoded, b"]"
+def _success(request_id: int, pieces: Sequence[bytes]) -> _Answer:
+    return b"[%d,true," % request_id, *pieces, b"]"
 
 
 def _rejection(request_id: int, error: HostRequestError) -> _Answer:

@@ -24,8 +24,9 @@ class BurstRecord:
     command: BurstCommand
     seed: str
     """The key of the random bytes from this burst on; empty if it is the same as before."""
-    answers: Sequence[tuple[int, bool, bytes]]
-    """The delivered answers in their order: id of the request, whether it succeeded, and JSON."""
+    answers: Sequence[tuple[int, bool, Sequence[bytes]]]
+    """The delivered answers in their order: id of the request, whether it succeeded, and JSON in
+    pieces."""
     output_start: int
 
     is_ended: bool = False

@@ -178,7 +178,8 @@ class FrameBuffer:
         if len(received) < end:
             return None
         fields = _read_fields(received[HEADER_BYTES:fields_end])
-        tail = bytes(received[fields_end:end])
+        # Copied once: a slice of the bytearray would be another copy.
+        tail = bytes(memoryview(received)[fields_end:end])
         del received[:end]
         return Frame(kind, fields, tail)
 

@@ -10,9 +10,11 @@ import pytest
 
 from nacre import Runtime
 from nacre.cell_replay import read_cells, replay
+from nacre.cell_replay.recorder import encode_catalog
 from nacre.errors import ReplayError
 from nacre.json_types import JsonObject
 from nacre.run_context import RunContext
+from nacre.sandbox import SharedData
 from nacre.telemetry import Redaction
 from nacre.trajectory import TrajectoryEvent, TrajectoryRecorder, export_json_lines
 from tests.cell_replay.replays import changed_bursts, record_of
@@ -25,6 +27,16 @@ async def record_calls(runtime: Runtime, count: int = 1) -> tuple[TrajectoryEven
     code = f"for (let n = 0; n < {count}; n++) await tools.echo({{n}}); return 1"
     value_of(await run.exec(code))
     return record_of(run.trajectory)
+
+
+def test_equal_catalogs_are_encoded_once() -> None:
+    # Each run of a client with its own tools has a new catalog.
+    def encode(tools: bytes, *methods: str) -> tuple[JsonObject, int]:
+        return encode_catalog(SharedData({"tools": tools}, methods=methods))
+
+    assert encode(b"[1]", "tools.call") is encode(b"[1]", "tools.call")
+    assert encode(b"[1]", "tools.call") != encode(b"[1]", "tools.search")
+    assert encode(b"[1]", "tools.call") != encode(b"[2]", "tools.call")
 
 
 async def test_a_run_without_programs_is_refused() -> None:

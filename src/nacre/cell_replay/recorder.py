@@ -204,7 +204,10 @@ def redact_code(code: str, redaction: Redaction) -> str:
 @lru_cache(maxsize=8)
 def encode_catalog(shared: SharedData) -> tuple[JsonObject, int]:
     """The parts of a catalog without secrets, compressed, and their size. The names of parts that
-    do not fit, or had a secret, are under `missing` and `redacted`."""
+    do not fit, or had a secret, are under `missing` and `redacted`.
+
+    Cached, also for equal data: a client that brings its tools makes new data with each run.
+    """
     parts: JsonObject = {}
     missing: list[JsonValue] = []
     redacted: list[JsonValue] = []

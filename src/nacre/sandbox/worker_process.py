@@ -139,6 +139,14 @@ class SharedData:
             )
         self.digest = _digest(self.parts)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SharedData):
+            return NotImplemented
+        return (self.digest, self.methods) == (other.digest, other.methods)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
 
 class SentData:
     """The shared data that one worker has. Decides which data the worker has to drop."""

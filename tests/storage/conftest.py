@@ -52,12 +52,12 @@ class PostgresServer:
         self.process = _start(self)
         assert _gets_ready(self, self.process), "PostgreSQL did not start again"
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, user: str | None = None) -> str:
         """What a program of PostgreSQL prints."""
         return subprocess.run(
             [self.programs / command[0], *command[1:]],
             cwd="/",
-            user=self.user,
+            user=user,
             check=True,
             capture_output=True,
             text=True,
@@ -65,6 +65,7 @@ class PostgresServer:
         ).stdout
 
     def sql(self, statement: str) -> str:
+        # Not as another user: Python would fork this process, a large one, instead of `vfork`.
         at = ("-h", str(self.folder), "-p", str(self.port), "-U", "nacre", "-d", "postgres")
         return self.run("psql", *at, "-XqAtc", statement).strip()
 
@@ -122,6 +123,7 @@ def _serve(server: PostgresServer) -> Generator[PostgresServer]:
         "initdb",
         *("-D", str(server.folder / "data"), "-U", "nacre", f"--pwfile={secret}", "--no-sync"),
         *("--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"),
+        user=server.user,
     )
     server.process = _started(server)
     try:

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ from playwright.async_api import (
 
 # Longer than a sound page needs for anything, on a machine with much else to do.
 PATIENCE_MS = 30_000
+# Each frame of an animation costs time, for nothing.
+CONTEXT_OPTIONS: Mapping[str, Any] = {"reduced_motion": "reduce"}
 # An image.
 ONE_PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -75,9 +77,7 @@ class App:
 @asynccontextmanager
 async def open_app(browser: Browser, url: str, **options: Any) -> AsyncGenerator[App]:
     """A window of the app; `options` are those of Playwright's `new_context`."""
-    # Each frame of an animation costs time, for nothing.
-    options.setdefault("reduced_motion", "reduce")
-    context = await browser.new_context(**options)
+    context = await browser.new_context(**{**CONTEXT_OPTIONS, **options})
     try:
         page = await context.new_page()
         opened = App(url=url, context=context, page=page)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, StorageState, expect
 
 from nacre.testing import Call, Say
 from tests.e2e.gateways import CODE_MODE, TOKEN, Gateway, Home, open_home
@@ -93,25 +93,27 @@ async def test_a_page_survives_a_gateway_that_is_killed_and_started_again(
 
 
 async def test_a_page_that_nobody_sees_gives_up_its_connection_and_catches_up_later(
-    app: App, gateway: Gateway, shared_home: Home
+    browser: Browser, signed_in: StorageState, gateway: Gateway, shared_home: Home
 ) -> None:
     marker = shared_home.model.script(Say("the first"), Say("while you were away"))
     run = await gateway.finished(f"hi {marker}")
-    page = app.page
-    await page.clock.install()
-    await app.open(f"/sessions/{run['sessionId']}")
-    await expect(page.get_by_text("the first")).to_be_visible()
-    streams: list[str] = []
-    page.on("request", lambda it: streams.append(it.url) if "/api/events" in it.url else None)
-    async with page.expect_event("requestfailed", lambda it: "/api/events" in it.url):
-        await page.evaluate(_SET_VISIBILITY, "hidden")
-        await page.clock.run_for(31_000)
-    await gateway.finished("go on", sessionId=run["sessionId"])
-    assert streams == []
-    await page.evaluate(_SET_VISIBILITY, "visible")
-    await page.clock.run_for(1000)
-    await expect(page.get_by_text("while you were away")).to_be_visible()
-    assert len(streams) == 1
+    async with open_app(browser, gateway.url, storage_state=signed_in) as app:
+        page = app.page
+        await page.clock.install()
+        await app.open(f"/sessions/{run['sessionId']}")
+        await expect(page.get_by_text("the first")).to_be_visible()
+        streams: list[str] = []
+        page.on("request", lambda it: streams.append(it.url) if "/api/events" in it.url else None)
+        async with page.expect_event("requestfailed", lambda it: "/api/events" in it.url):
+            await page.evaluate(_SET_VISIBILITY, "hidden")
+            await page.clock.run_for(31_000)
+        await gateway.finished("go on", sessionId=run["sessionId"])
+        assert streams == []
+        await page.evaluate(_SET_VISIBILITY, "visible")
+        await page.clock.run_for(1000)
+        await expect(page.get_by_text("while you were away")).to_be_visible()
+        assert len(streams) == 1
+        app.check()
 
 
 _SET_VISIBILITY = """(state) => {

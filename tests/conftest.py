@@ -35,6 +35,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Under nohup, processes that tests start would ignore it, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# Until all tests are collected: what is imported stays.
+gc.disable()
+
 
 # No time limits for examples: a machine may be busy.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,6 +72,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     # Less often than by default: a tenth of the time of the tests was spent on it.
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
     _forked_starts.prepare_if_used()
 
 

@@ -240,7 +240,9 @@ def _end(code: object) -> NoReturn:
 
 
 if __name__ == "__main__":
+    gc.disable()
     _import_all()
+    gc.enable()
     _run_first_turn()
     gc.collect()
     gc.freeze()

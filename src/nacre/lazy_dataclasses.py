@@ -35,8 +35,6 @@ _NAMES: Final = "_nacre_field_names"
 _GENERATED: Final = ("__dataclass_params__", "__match_args__", _FIELDS, "__init__")
 # To compile `__init__` takes as long as some 50 instances without it.
 _MAX_SLOW_INSTANCES: Final = 16
-# With fewer fields, the change of the class takes longer than it saves.
-_MIN_FAST_FIELDS: Final = 4
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 # Reentrant, because the fields of a class include those of its bases.
 _generating = threading.RLock()
@@ -276,7 +274,7 @@ def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..
     """Compile `__init__`. The library compiles three methods for a frozen class."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": dataclasses.MISSING}
     parameters: dict[bool, list[str]] = {False: ["self"], True: []}
-    values: dict[str, str] = {}
+    lines: list[str] = []
     for field in dataclasses.fields(model):
         name = parameter = value = field.name
         if field.default is not dataclasses.MISSING:
@@ -287,43 +285,14 @@ def _make_init(cls: type[Any], model: type[Any], *, frozen: bool) -> Callable[..
             parameter = f"{name}=_MISSING"
             value = f"_make_{name}() if {name} is _MISSING else {name}"
         parameters[field.kw_only is True].append(parameter)
-        values[name] = value
-    plain = [f"self.{name} = {value}" for name, value in values.items()]
-    lines = [f"_set(self, {name!r}, {value})" for name, value in values.items()]
-    if not frozen:
-        lines = plain
-    elif len(values) >= _MIN_FAST_FIELDS and _has_only_slots(cls):
-        scope |= {"_cls": cls, "_mutable": _make_mutable(cls)}
-        fast = ["_set(self, '__class__', _mutable)", *plain, "self.__class__ = _cls"]
-        lines = ["if self.__class__ is _cls:", *_indent(fast), "else:", *_indent(lines)]
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     keywords = ["*", *parameters[True]] if parameters[True] else []
     signature = ", ".join((*parameters[False], *keywords))
-    exec(f"def __init__({signature}):\n" + "\n".join(_indent(lines or ["pass"])), scope)
+    exec(f"def __init__({signature}):\n " + "\n ".join(lines or ["pass"]), scope)
     scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
     return scope["__init__"]
-
-
-def _has_only_slots(cls: type[Any]) -> bool:
-    """Whether instances have the same layout as those of a subclass without fields."""
-    has_hook = any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1])
-    return cls.__dictoffset__ == 0 and not has_hook
-
-
-def _make_mutable(cls: type[Any]) -> type[Any]:
-    """A class whose instances have the same slots, and whose fields can be set by assignment.
-
-    An assignment takes a sixth of the time of `object.__setattr__`, so `__init__` makes a frozen
-    instance one of this class while it sets the fields.
-    """
-    members = {"__slots__": (), "__setattr__": object.__setattr__, "__module__": cls.__module__}
-    metaclass: Any = type(cls)
-    return metaclass(cls.__name__, (cls,), members)
-
-
-def _indent(lines: Sequence[str]) -> list[str]:
-    return [f" {line}" for line in lines]
 
 
 def _set_all(cls: type[Any], members: dict[str, Any]) -> None:

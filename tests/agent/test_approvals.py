@@ -16,7 +16,7 @@ from nacre.storage import CellStore, open_store
 from nacre.storage.approval_store import ApprovalStore
 from nacre.tools import AllowOnce, ApprovalQueue, ApprovalRequest, Tool, ToolCall
 from tests.agent.agent_setup import AgentSetup, kinds, open_agent
-from tests.agent.fake_models import call, say
+from tests.agent.fake_models import call, calls, say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from nacre.storage import TurnState
     from nacre.trajectory import RunEvent
 
 KEYS: Final = KeyRing(new_key())
@@ -75,7 +76,7 @@ class Steps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
         self.turn_stored = anyio.Event()
-        put, suspend = ApprovalStore.put, CellStore.suspend
+        put, suspend, put_turn = ApprovalStore.put, CellStore.suspend, CellStore.put_turn_state
 
         async def put_noted(store: ApprovalStore, *records: Any) -> None:
             await put(store, *records)
@@ -88,8 +89,13 @@ class Steps:
                 self.turn_stored.set()
             return is_stored
 
+        async def put_turn_noted(store: CellStore, state: TurnState) -> None:
+            await put_turn(store, state)
+            self.names.append("turn")
+
         monkeypatch.setattr(ApprovalStore, "put", put_noted)
         monkeypatch.setattr(CellStore, "suspend", suspend_noted)
+        monkeypatch.setattr(CellStore, "put_turn_state", put_turn_noted)
 
     def note(self, event: RunEvent) -> None:
         if event.kind.startswith(("approval.", "run.waiting")):
@@ -159,6 +165,34 @@ async def test_a_durable_turn_is_stored_before_its_approval_is_shown(
         await wait_for_end(run)
     assert steps.names[2:5] == ["approval.requested", "run.waiting", "approval.answered"]
     assert steps.names[-1] == "approval allowed"
+
+
+async def test_two_programs_that_are_stored_at_once_are_stored_with_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, suspend = Steps(monkeypatch), CellStore.suspend
+    both, begun = anyio.Event(), list[str]()
+
+    async def suspend_together(store: CellStore, record: Any, **options: Any) -> bool:
+        begun.append(record.id)
+        if len(begun) == 2:
+            both.set()
+        await both.wait()
+        return await suspend(store, record, **options)
+
+    monkeypatch.setattr(CellStore, "suspend", suspend_together)
+    async with open_process(tmp_path) as setup:
+        programs = (("call_1", "exec", {"code": PAY}), ("call_2", "exec", {"code": PAY}))
+        setup.model.will(calls(*programs), say("done"))
+        run = await setup.start("buy it twice")
+        run.events.subscribe(steps.note)
+        with anyio.fail_after(30):
+            assert await run.waiting_or_ended() == "waiting"
+        assert kinds(run).count("approval.requested") == 2
+        assert steps.names.index("turn") < steps.names.index("approval.requested")
+        for request in run.pending_approvals:
+            setup.approvals.answer(request.id, AllowOnce())
+        await wait_for_end(run)
 
 
 async def test_other_turns_show_an_approval_when_it_is_stored(

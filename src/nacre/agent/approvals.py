@@ -92,6 +92,9 @@ class ApprovalLog:
             for record in batch:
                 if is_last_try or not await self._store_records(record):
                     logger.error("the approval %s (%s) is not kept", record.id, record.state)
+        for record in batch:
+            if record.id in self._unshown:
+                self._unshown[record.id].is_settled.set()
         self._settled_count += len(batch)
         attempted, self._attempted = self._attempted, anyio.Event()
         attempted.set()
@@ -102,15 +105,12 @@ class ApprovalLog:
         except (StorageError, SessionError) as error:
             logger.warning("%d approvals cannot be stored: %s", len(records), error)
             return False
-        for record in records:
-            if record.id in self._unshown:
-                self._unshown[record.id].is_stored.set()
         return True
 
     async def _show_when_stored(self, run: AgentRun, approval_id: str, unshown: _Unshown) -> None:
         try:
             with unshown.scope:
-                await unshown.is_stored.wait()
+                await unshown.is_settled.wait()
                 await run.until_approval_stored(approval_id)
         finally:
             self._unshown.pop(approval_id, None)
@@ -157,7 +157,8 @@ class _Unshown:
 
     scope: anyio.CancelScope
     """Of the task that shows it; cancelled to show it now."""
-    is_stored: anyio.Event = field(default_factory=anyio.Event)
+    is_settled: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the request is stored, or cannot be."""
 
 
 def approval_to_json(request: ApprovalRequest) -> JsonObject:

@@ -166,6 +166,9 @@ class DurableTurn:
         # `detach` may wait for this cell.
         self._wake_detach()
         if self._opened is None or not (self._is_stored or self._can_continue(cell_id)):
+            if cell_id:
+                # Two cells may be stored at once, and each of them waits for the other.
+                self._change.set()
             return None
         data = _describe_turn(self._opened[0], results=self._results, begun=self._begun)
         if self._is_stored and data == self._last_data:
@@ -244,8 +247,8 @@ class DurableTurn:
             looked = self._looked
             await self._opened[1].settle()
             async with self._lock:
-                # What was described is stored.
-                if approval_id in self._described_approvals and self._can_continue():
+                # What was described is stored now, or cannot be.
+                if approval_id in self._described_approvals:
                     return
             await looked.wait()
 
@@ -297,7 +300,7 @@ class DurableTurn:
             try:
                 await self._cells.put_turn_state(state)
             except StorageError:
-                self._last_data, self._described_approvals = None, frozenset()
+                self._last_data = None
                 raise
 
 

@@ -160,11 +160,13 @@ async def test_a_durable_turn_is_stored_before_its_approval_is_shown(
         run = await start(setup)
         run.events.subscribe(steps.note)
         asked = await wait_for_event(run, "approval.requested")
-        assert sorted(steps.names[:2]) == ["approval open", "turn"]
+        before = steps.names[: steps.names.index("approval.requested")]
+        assert set(before) == {"approval open", "turn"}
         setup.approvals.answer(str(asked.data["approvalId"]), AllowOnce())
         await wait_for_end(run)
-    assert steps.names[2:5] == ["approval.requested", "run.waiting", "approval.answered"]
-    assert steps.names[-1] == "approval allowed"
+    shown = [name for name in steps.names if "." in name]
+    assert shown == ["approval.requested", "run.waiting", "approval.answered"]
+    assert "approval allowed" in steps.names
 
 
 async def test_two_programs_that_are_stored_at_once_are_stored_with_their_turn(
@@ -182,8 +184,9 @@ async def test_two_programs_that_are_stored_at_once_are_stored_with_their_turn(
 
     monkeypatch.setattr(CellStore, "suspend", suspend_together)
     async with open_process(tmp_path) as setup:
-        programs = (("call_1", "exec", {"code": PAY}), ("call_2", "exec", {"code": PAY}))
-        setup.model.will(calls(*programs), say("done"))
+        setup.model.will(
+            calls(("call_1", "exec", {"code": PAY}), ("call_2", "exec", {"code": PAY})), say("done")
+        )
         run = await setup.start("buy it twice")
         run.events.subscribe(steps.note)
         with anyio.fail_after(30):

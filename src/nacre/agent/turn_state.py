@@ -248,7 +248,7 @@ class DurableTurn:
             await self._opened[1].settle()
             async with self._lock:
                 # What was described is stored now, or cannot be.
-                if approval_id in self._described_approvals:
+                if approval_id in self._described_approvals and self._can_continue():
                     return
             await looked.wait()
 

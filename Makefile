@@ -57,7 +57,7 @@ test-npm:
 	$(call step_at_end,guest tests,npm test --silent --prefix guest)
 	$(call step_at_end,web tests,npm test --silent --prefix web)
 test-python:
-	@$(BIN)/pytest -n 4 --dist loadfile
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The binary of the dev lock is always tested; these are the oldest that works, and the newest.
 .PHONY: test-codex-versions

@@ -45,6 +45,9 @@ settings.load_profile("any-speed")
 
 _forked_starts = ForkedStarts()
 
+# Their tests take seconds each.
+_SLOW_FOLDERS = ("web", "e2e", "codex_harness", "gateway")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the images of the sandbox, unless they are in the cache: no test waits for that."""
@@ -64,6 +67,11 @@ def _trust_one_authority(config: pytest.Config) -> None:
         file = Path(folder.name) / "authority.pem"
         file.write_text(ssl.DER_cert_to_PEM_cert(authorities[0]), encoding="ascii")
         os.environ["SSL_CERT_FILE"] = str(file)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put slow files first. Begun last, one of them would keep a process after the others end."""
+    items.sort(key=lambda item: item.path.parent.name not in _SLOW_FOLDERS)
 
 
 def pytest_collection_finish() -> None:

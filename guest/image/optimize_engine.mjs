@@ -204,7 +204,7 @@ function addRequest(module) {
     module.local.set(5, call("qjs_get_string_len", [i32.load(0, 4, slots()), stack()])),
     module.if(text(), module.call("host_request", [text(), i32.load(0, 4, stack())], binaryen.none)),
     moveStack(STACK_ALIGNMENT),
-    // Without memory for the text, the host finds the same.
+    // If there is no memory for the text, `host_call` reports it.
     module.if(
       text(),
       module.block(null, [call("qjs_free_cstring", [text()], binaryen.none), module.return(call("qjs_get_undefined", []))]),

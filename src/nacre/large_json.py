@@ -89,7 +89,7 @@ async def encode_off_loop(value: object) -> bytes:
     inner = _unwrap(value)
     if is_small(inner):
         return encode_json(inner)
-    return await run_in_json_thread(lambda: b"".join(_encode_pieces_of(value)))
+    return await run_in_json_thread(encode_large, value)
 
 
 async def encode_pieces_off_loop(value: object) -> list[bytes]:
@@ -200,11 +200,11 @@ def _encode_items(
             size = len(inside)
             yield inside
         at += count
-        count = _next_step(count, size)
+        count = _step_size(count, size)
     yield b"]"
 
 
-def _next_step(count: int, size: int) -> int:
+def _step_size(count: int, size: int) -> int:
     """How many values to encode in the next step, after so many with this size."""
     fitting = count * _PIECE_BYTES // max(size, 1)
     return max(1, min(fitting, count * _MAX_STEP_GROWTH, _STEP_VALUES))
@@ -226,7 +226,7 @@ def _encode_members(
             inside = memoryview(encode(part))[1:-1]
             yield separator
             yield inside
-            separator, count = b",", _next_step(count, len(inside))
+            separator, count = b",", _step_size(count, len(inside))
     yield b"}"
 
 

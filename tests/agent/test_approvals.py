@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from nacre.agent import AgentRun
+from nacre.agent import AgentRun, turn_state
 from nacre.agent import approvals as approvals_module
 from nacre.agent.approvals import ApprovalLog
 from nacre.run_context import RunContext
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 KEYS: Final = KeyRing(new_key())
 PAY: Final = "return await tools.pay({sum: 7})"
 PAY_AND_HOLD: Final = "return await Promise.all([tools.pay({sum: 7}), tools.hold({})])"
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, nothing is shown before it is stored."""
+    monkeypatch.setattr(turn_state, "_BUSY_SECONDS", 30)
+    monkeypatch.setattr(approvals_module, "_SHOW_SECONDS", 30)
 
 
 class Work:
@@ -152,6 +159,7 @@ async def wait_for_end(run: AgentRun) -> None:
     assert run.state == "completed", run.result
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_durable_turn_is_stored_before_its_approval_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +177,7 @@ async def test_a_durable_turn_is_stored_before_its_approval_is_shown(
     assert "approval allowed" in steps.names
 
 
+@pytest.mark.usefixtures("patient")
 async def test_two_programs_that_are_stored_at_once_are_stored_with_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +215,8 @@ async def test_other_turns_show_an_approval_when_it_is_stored(
         run = await start(setup)
         with anyio.fail_after(30):
             await held.has_begun.wait()
-            assert len(run.pending_approvals) == 1
+            assert (len(run.open_approvals), run.pending_approvals) == (1, ())
+            assert setup.service.approvals.pending == ()
             assert "approval.requested" not in kinds(run)
             held.release.set()
             assert await run.waiting_or_ended() == "waiting"
@@ -250,7 +260,7 @@ async def test_an_answer_before_the_approval_is_shown_counts(
         run = await start(setup)
         with anyio.fail_after(30):
             await held.has_begun.wait()
-        (request,) = run.pending_approvals
+        (request,) = run.open_approvals
         setup.approvals.answer(request.id, AllowOnce())
         assert [kind for kind in kinds(run) if kind.startswith("approval.")] == [
             "approval.requested",
@@ -274,7 +284,7 @@ async def test_a_process_that_ends_before_it_shows_an_approval_leaves_it_to_the_
             with anyio.fail_after(30):
                 await steps.turn_stored.wait()
             assert "approval.requested" not in kinds(first)
-            (request,) = first.pending_approvals
+            (request,) = first.open_approvals
     async with open_process(tmp_path) as setup:
         setup.model.will(say("done"))
         (run,) = await setup.service.continue_turns()

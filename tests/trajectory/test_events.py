@@ -193,17 +193,55 @@ def test_readers_see_events_after_a_pause_with_the_numbers_that_they_had() -> No
     log.pause("b")
     log.add("approval.requested", {"approvalId": "a"})
     log.add("run.waiting")
-    unread = log.unread
+    paused = log.paused_events
     assert (numbers(heard), numbers([*log.events]), log.last_sequence) == ([0], [0], 0)
-    assert numbers([*unread]) == [1, 2]
+    assert numbers([*paused]) == [1, 2]
+    assert (log.is_paused_for("a"), log.is_paused_for("c")) == (True, False)
     log.resume("a")
     log.resume("unknown")
     assert log.is_paused and numbers(heard) == [0]
     log.resume("b")
-    assert tuple(heard[1:]) == unread == log.events[1:]
-    assert (log.unread, log.is_paused) == ((), False)
+    assert tuple(heard[1:]) == paused == log.events[1:]
+    assert (log.paused_events, log.is_paused) == ((), False)
     log.add("run.resumed")
     assert numbers(heard) == [0, 1, 2, 3]
+
+
+def test_a_listener_that_adds_an_event_after_a_pause_adds_the_last_one() -> None:
+    log, heard = RunEventLog(), list[RunEvent]()
+
+    def answer(event: RunEvent) -> None:
+        heard.append(event)
+        if event.kind == "run.waiting":
+            log.add("run.resumed")
+
+    log.subscribe(answer)
+    log.pause("a")
+    for kind in ("run.waiting", "text.delta"):
+        log.add(kind)
+    log.resume("a")
+    assert [(it.sequence, it.kind) for it in heard] == [
+        (0, "run.waiting"),
+        (1, "text.delta"),
+        (2, "run.resumed"),
+    ]
+
+
+def test_many_events_end_a_pause() -> None:
+    log = RunEventLog()
+    log.pause("a")
+    for _ in range(1_001):
+        log.add("text.delta")
+    assert (len(log.events), log.is_paused) == (1_001, False)
+
+
+def test_dropped_events_are_never_shown() -> None:
+    log = RunEventLog()
+    log.pause("a")
+    log.add("text.delta")
+    log.drop_paused()
+    log.close()
+    assert log.events == ()
 
 
 async def test_the_end_of_a_log_ends_its_pause() -> None:

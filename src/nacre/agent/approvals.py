@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import anyio
@@ -40,7 +39,8 @@ _MAX_BATCH: Final = 50
 class ApprovalLog:
     """Stores the approvals of a queue, and reports each to its run when it is stored.
 
-    So no approval that a person has seen is lost if this process is killed.
+    So an approval that a person has seen is not lost if this process is killed. It is shown earlier
+    only if the store does not answer, or the program does something else.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class ApprovalLog:
         self._run_of = run_of
         self._tasks = tasks
         self._records: deque[ApprovalRecord] = deque()
-        self._unshown: dict[str, _Unshown] = {}
+        self._unshown: dict[str, anyio.CancelScope] = {}
         self._change = anyio.Event()
-        self._attempted = anyio.Event()
+        self._batch_done = anyio.Event()
         self._taken_count = 0
         self._settled_count = 0
         self._is_closed = False
@@ -79,25 +79,25 @@ class ApprovalLog:
         """Wait until all changes so far are stored, or cannot be."""
         wanted = self._taken_count
         while self._settled_count < wanted:
-            await self._attempted.wait()
+            await self._batch_done.wait()
+
+    def is_shown(self, approval_id: str) -> bool:
+        """Whether the readers of its run see the approval."""
+        return approval_id not in self._unshown
 
     async def _store_batch(self) -> None:
         """Store what there is. If that fails, try each record by itself: the session of one may be
         lost."""
         batch = [self._records.popleft() for _ in range(min(len(self._records), _MAX_BATCH))]
         if not await self._store_records(*batch):
-            # Trying every record would make closing wait for the store many times. The next start
-            # withdraws approvals that are open in the store.
-            is_last_try = self._is_closed or len(batch) == 1
             for record in batch:
-                if is_last_try or not await self._store_records(record):
+                if self._is_closed or len(batch) == 1 or not await self._store_records(record):
                     logger.error("the approval %s (%s) is not kept", record.id, record.state)
-        for record in batch:
-            if record.id in self._unshown:
-                self._unshown[record.id].is_settled.set()
+            if self._is_closed:
+                self._drop_pending()
         self._settled_count += len(batch)
-        attempted, self._attempted = self._attempted, anyio.Event()
-        attempted.set()
+        done, self._batch_done = self._batch_done, anyio.Event()
+        done.set()
 
     async def _store_records(self, *records: ApprovalRecord) -> bool:
         try:
@@ -107,11 +107,21 @@ class ApprovalLog:
             return False
         return True
 
-    async def _show_when_stored(self, run: AgentRun, approval_id: str, unshown: _Unshown) -> None:
+    def _drop_pending(self) -> None:
+        """Drop the records: to try them all would make closing wait for the store many times. The
+        next start withdraws approvals that are open in the store."""
+        while self._records:
+            record = self._records.popleft()
+            self._settled_count += 1
+            logger.error("the approval %s (%s) is not kept", record.id, record.state)
+
+    async def _show_when_stored(
+        self, run: AgentRun, approval_id: str, scope: anyio.CancelScope
+    ) -> None:
         try:
-            with unshown.scope:
-                await unshown.is_settled.wait()
-                await run.until_approval_stored(approval_id)
+            with scope:
+                await self.settle()
+                await run.wait_until_approval_stored(approval_id)
         finally:
             self._unshown.pop(approval_id, None)
             run.show_approval(approval_id)
@@ -120,8 +130,8 @@ class ApprovalLog:
         self._is_closed = True
         self._stop_listening()
         self._change.set()
-        for unshown in self._unshown.values():
-            unshown.scope.cancel()
+        for scope in self._unshown.values():
+            scope.cancel()
 
     def _record_change(
         self,
@@ -134,31 +144,20 @@ class ApprovalLog:
             # The request stays open for the process that continues the run.
             return
         if is_open:
-            run.approval_opened(request, is_stored_first=run.is_stored)
             state, answer = "open", {}
-            if run.is_stored:
+            if run.approval_opened(request, is_stored_first=run.is_stored):
                 scope = anyio.CancelScope(deadline=anyio.current_time() + _SHOW_SECONDS)
-                unshown = self._unshown[request.id] = _Unshown(scope=scope)
-                self._tasks.start_soon(self._show_when_stored, run, request.id, unshown)
+                self._unshown[request.id] = scope
+                self._tasks.start_soon(self._show_when_stored, run, request.id, scope)
         else:
             state, answer = _describe_ending(request, decided)
             run.approval_closed(request, answer)
             if request.id in self._unshown:
-                self._unshown[request.id].scope.cancel()
+                self._unshown[request.id].cancel()
         if run.is_stored:
             self._records.append(_make_record(request, state, answer))
             self._taken_count += 1
             self._change.set()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Unshown:
-    """An approval that the readers of its run do not see yet."""
-
-    scope: anyio.CancelScope
-    """Of the task that shows it; cancelled to show it now."""
-    is_settled: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the request is stored, or cannot be."""
 
 
 def approval_to_json(request: ApprovalRequest) -> JsonObject:
@@ -246,9 +245,7 @@ class SharedApprovals:
             await self._send(approval_id, "approval", {"answer": answer})
         else:
             self._queue.answer(approval_id, decision)
-            # Before the caller learns that it counts.
-            with anyio.move_on_after(_SHOW_SECONDS):
-                await self._log.settle()
+            await self._wait_until_stored()
 
     async def read_input(self, approval_id: str) -> JsonObject:
         """Return the whole input of an open approval, with its secrets. Raises ApprovalError and
@@ -257,6 +254,16 @@ class SharedApprovals:
             found = await self._send(approval_id, "approval_input", {})
             return cast("JsonObject", found["input"])
         return self._queue.find(approval_id).input
+
+    @property
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The open approvals of this gateway that readers see, oldest first."""
+        return tuple(it for it in self._queue.pending if self._log.is_shown(it.id))
+
+    async def _wait_until_stored(self) -> None:
+        """Wait before the sender of an answer learns that it counts."""
+        with anyio.move_on_after(_SHOW_SECONDS):
+            await self._log.settle()
 
     async def _is_of_others(self, approval_id: str) -> bool:
         """Whether another gateway may ask for the approval: this one does not know it, or has lost
@@ -295,8 +302,7 @@ class SharedApprovals:
         """Answer an approval of a run of this gateway."""
         await self._wait_for(run, approval_id)
         self._queue.answer(approval_id, _decision_from_json(answer))
-        # Before the sender learns that it counts.
-        await self._log.settle()
+        await self._wait_until_stored()
 
     async def read_input_here(self, run: AgentRun | None, approval_id: str) -> JsonObject:
         """Return the input of an approval of a run of this gateway."""

@@ -200,9 +200,9 @@ class AgentRun:
         """Whether another process has begun the run."""
         self.is_detached = False
         """Whether the run is left to another process, which continues it."""
-        self.until_approval_stored: Callable[[str], Awaitable[None]] = _do_not_wait
-        """Waits until another process would ask for this approval again; set by a turn that can
-        continue there."""
+        self.wait_until_approval_stored: Callable[[str], Awaitable[None]] = _do_not_wait
+        """Waits until another process could continue the turn with this approval; set by a turn
+        that can do so."""
         self.on_detach: Callable[[], Awaitable[bool]] = _refuse
         """Leaves the run to another process; set by a turn that can do so."""
         self.on_drop: Callable[[], None] = do_nothing
@@ -234,9 +234,15 @@ class AgentRun:
         return () if self._client_calls is None else self._client_calls.pending
 
     @property
-    def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
-        """The open approvals, oldest first. Answer them in the approval queue."""
+    def open_approvals(self) -> tuple[ApprovalRequest, ...]:
+        """The open approvals, oldest first, also those that readers do not see yet."""
         return tuple(self._approvals.values())
+
+    @property
+    def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
+        """The open approvals that readers see. Answer them in the approval queue."""
+        shown = self._approvals.values()
+        return tuple(it for it in shown if not self.events.is_paused_for(it.id))
 
     @property
     def pending_input(self) -> InputRequest | None:
@@ -383,6 +389,7 @@ class AgentRun:
     def begin_detach(self) -> None:
         """From now on, nothing that happens to the run is reported or stored."""
         self.is_detached = True
+        self.events.drop_paused()
         self.events.close()
 
     def end_detached(self) -> None:
@@ -428,16 +435,18 @@ class AgentRun:
         self.events.close()
         self._ended.set()
 
-    def approval_opened(self, request: ApprovalRequest, *, is_stored_first: bool = False) -> None:
+    def approval_opened(self, request: ApprovalRequest, *, is_stored_first: bool = False) -> bool:
         """An approval of a call was requested. With `is_stored_first`, readers do not see it until
-        `show_approval`."""
+        `show_approval`, unless they know it; returns whether that is so."""
+        is_new = request.id not in self._announced
         self._approvals[request.id] = request
-        if request.id not in self._announced:
+        if is_new:
             self._announced.add(request.id)
             if is_stored_first:
                 self.events.pause(request.id)
             self.events.add("approval.requested", approval_to_json(request))
         self.on_change()
+        return is_new and is_stored_first
 
     def show_approval(self, approval_id: str) -> None:
         """Show readers an approval that is stored, and the events after it."""

@@ -109,7 +109,7 @@ class Turn:
         self._run.on_drop = self._drop
         if turn.durable is not None:
             self._run.on_detach = partial(self._detach, turn.durable)
-            self._run.until_approval_stored = turn.durable.until_approval_stored
+            self._run.wait_until_approval_stored = turn.durable.wait_until_approval_stored
             self._run.events.subscribe(turn.durable.receive)
         turn.budget.set_running(True)
 

@@ -352,7 +352,7 @@ class ExternalWaits:
 
     def open_ids(self) -> set[str]:
         """The ids of the calls that wait for an approval, an answer or a client's result."""
-        asked = {request.call_id for request in self._run.pending_approvals}
+        asked = {request.call_id for request in self._run.open_approvals}
         if (question := self._run.pending_input) is not None:
             asked.add(question.call_id)
         return asked | {call.call_id for call in self._run.pending_client_calls}

@@ -48,8 +48,8 @@ _MAX_EVENT_BYTES: Final = 256 * 1024
 _EVENT_BYTES: Final = 100
 # On a busy machine, it takes seconds until a cell that waits is stored.
 _DETACH_SECONDS: Final = 10.0
-# A program that has something else to do is not stored for a long time.
-_BUSY_SECONDS: Final = 0.3
+# A program that does something else may not be suspended for a long time.
+_BUSY_SECONDS: Final = 1.0
 
 _NUMBER: Final = (int, float)
 _MEMBERS: Final = {
@@ -175,7 +175,7 @@ class DurableTurn:
             return None
         # Whoever gets it is going to store it.
         self._is_stored, self._last_data = True, data
-        self._described_approvals = frozenset(asked.id for asked in self._run.pending_approvals)
+        self._described_approvals = frozenset(asked.id for asked in self._run.open_approvals)
         self._version += 1
         # Clocks of processes differ, and jump. The store knows how old the state is.
         data = {**data, "now": time.time()}
@@ -230,18 +230,18 @@ class DurableTurn:
                 await self._cells.delete_turn_state(self._run.id)
                 self._is_stored = False
 
-    async def until_approval_stored(self, approval_id: str) -> None:
+    async def wait_until_approval_stored(self, approval_id: str) -> None:
         """Wait until the turn is stored with this approval; not for long if it does something else
         meanwhile."""
         if self._opened is None:
             return
         with anyio.move_on_after(_BUSY_SECONDS):
-            await self._until_described(approval_id)
+            await self._wait_until_described(approval_id)
             return
         if self._run.state == "waiting":
-            await self._until_described(approval_id)
+            await self._wait_until_described(approval_id)
 
-    async def _until_described(self, approval_id: str) -> None:
+    async def _wait_until_described(self, approval_id: str) -> None:
         assert self._opened is not None
         while True:
             looked = self._looked
@@ -309,8 +309,8 @@ def _describe_turn(
 ) -> JsonObject:
     run, request, output = turn.run, turn.request, turn.output
     # The next process shows what readers have not seen yet.
-    unread = run.events.unread
-    events = _newest_events((*run.events.events, *unread))
+    paused = run.events.paused_events
+    events = _newest_events((*run.events.events, *paused))
     data: dict[str, Any] = {
         "format": _FORMAT,
         "agentId": turn.agent.id,
@@ -328,7 +328,7 @@ def _describe_turn(
         "usage": asdict(turn.budget.usage),
         "secondsLeft": turn.budget.seconds_left(),
         "events": [event.to_json() for event in events],
-        "lastSequence": run.events.last_sequence + len(unread),
+        "lastSequence": run.events.last_sequence + len(paused),
         "lastRecorded": turn.trajectory.last_sequence,
         "sent": run.events.sent,
         "media": [asdict(record) for record in run.media_records],
@@ -340,7 +340,7 @@ def _describe_turn(
                 "created": asked.created,
                 "expires": asked.expires,
             }
-            for asked in run.pending_approvals
+            for asked in run.open_approvals
         ],
     }
     return cast("JsonObject", data)

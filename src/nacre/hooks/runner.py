@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import anyio
@@ -356,7 +356,7 @@ class HookRunner:
         """The answer of one hook; logs the traceback and raises FailedHookError if it fails."""
         task = asyncio.current_task()
         try:
-            with _move_on_after(self._timeout_seconds) as scope:
+            with anyio.move_on_after(self._timeout_seconds) as scope:
                 event = await make_event()
                 if hook.is_async:
                     returned = await cast("Awaitable[object]", hook.function(event))
@@ -364,7 +364,7 @@ class HookRunner:
                     returned = await self._call_in_thread(hook, event)
                 answer = (
                     read(returned)
-                    if returned is None or is_small(returned)
+                    if is_small(returned)
                     else await run_in_json_thread(read, returned)
                 )
                 # A hook that ignores its cancellation is still too late.
@@ -387,17 +387,6 @@ class HookRunner:
         returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)
         # A synchronous function may return the awaitable of an async one.
         return await returned if inspect.isawaitable(returned) else returned
-
-
-@cache
-def _scope_class() -> type[anyio.CancelScope]:
-    return type(anyio.CancelScope())
-
-
-def _move_on_after(seconds: float) -> anyio.CancelScope:
-    """Like `anyio.move_on_after`, which looks for the event loop twice and makes the scope twice: a
-    twentieth of the time of a call with two hooks."""
-    return _scope_class()(deadline=asyncio.get_running_loop().time() + seconds)
 
 
 def _make_block(

@@ -97,6 +97,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 _BYTES_PER_EVENT: Final = 400
 # The measured memory of a trajectory event with a few members.
 _BYTES_PER_TRAJECTORY_EVENT: Final = 600
+_MAX_PAUSED_EVENTS: Final = 1_000
 # More than one process adds to the log of a run.
 _MAX_PROCESS_EVENTS: Final = 1_000_000
 _MAX_TRAJECTORY_BYTES: Final = 128 * 1024 * 1024
@@ -344,7 +345,7 @@ class RunEventLog(EventLog[RunEvent]):
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.is_closed = False
         self._pauses: set[str] = set()
-        self._unread: list[tuple[RunEvent, int]] = []
+        self._paused_events: deque[tuple[RunEvent, int]] = deque()
         self._change = anyio.Event()
         self._left_out: list[range] = []
 
@@ -388,10 +389,13 @@ class RunEventLog(EventLog[RunEvent]):
             return
         data = data or {}
         size = _BYTES_PER_EVENT + len(encode_json(data))
-        if self._pauses:
-            number = self._next_sequence + len(self._unread)
+        if self._pauses or self._paused_events:
+            number = self._next_sequence + len(self._paused_events)
             event = RunEvent(sequence=number, time=time.time(), kind=kind, data=data)
-            self._unread.append((event, size))
+            self._paused_events.append((event, size))
+            if len(self._paused_events) > _MAX_PAUSED_EVENTS:
+                self._pauses.clear()
+                self._show_paused()
             return
         self._append(
             lambda sequence, now: RunEvent(sequence=sequence, time=now, kind=kind, data=data), size
@@ -403,34 +407,41 @@ class RunEventLog(EventLog[RunEvent]):
         """Whether new events do not reach readers and listeners yet."""
         return bool(self._pauses)
 
+    def is_paused_for(self, reason: str) -> bool:
+        return reason in self._pauses
+
     @property
-    def unread(self) -> tuple[RunEvent, ...]:
+    def paused_events(self) -> tuple[RunEvent, ...]:
         """The events that were added during a pause, with their numbers."""
-        return tuple(event for event, _ in self._unread)
+        return tuple(event for event, _ in self._paused_events)
 
     def pause(self, reason: str) -> None:
-        """Show no new events until `resume` has been called for each reason."""
+        """Show no new events until `resume` has been called for each reason, or they are many."""
         self._pauses.add(reason)
 
     def resume(self, reason: str) -> None:
         """End a pause, if there is one for this reason."""
         self._pauses.discard(reason)
         if not self._pauses:
-            self._show_unread()
+            self._show_paused()
 
-    def _show_unread(self) -> None:
-        unread, self._unread = self._unread, []
-        for event, size in unread:
+    def drop_paused(self) -> None:
+        """End all pauses, and forget their events: another process shows them."""
+        self._pauses.clear()
+        self._paused_events.clear()
+
+    def _show_paused(self) -> None:
+        while self._paused_events:
+            # A listener may add an event, which is the last one then.
+            event, size = self._paused_events.popleft()
             self._append(partial(_get_event, event), size)
-        if unread:
-            self._notify_readers()
+        self._notify_readers()
 
     def close(self) -> None:
         """Accept no more events. Readers end when they have read the existing ones."""
         self.is_closed = True
         self._pauses.clear()
-        self._show_unread()
-        self._notify_readers()
+        self._show_paused()
 
     async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:
         """All events with a higher sequence number, until the log is closed.

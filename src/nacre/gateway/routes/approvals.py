@@ -155,7 +155,7 @@ async def list_approvals(
     system = state.system
     pending = [
         pending_approval(request)
-        for request in system.approvals.pending
+        for request in system.agents.approvals.pending
         if session_id in (None, request.context.session_id)
     ]
     if system.store.cluster is not None:

@@ -216,7 +216,13 @@ class Meanings:
         if not self._embedded or not _is_mostly_latin(words):
             return []
         sentences = sentences_of(words)
-        return [it.likeness(sentences) for it in self._embedded]
+        try:
+            return [it.likeness(sentences) for it in self._embedded]
+        except (OSError, ValueError) as error:
+            # Searches go on by words.
+            logger.warning("the files of the models for search by meaning are damaged: %s", error)
+            self._embedded = ()
+            return []
 
     def settle(self, embedded: Sequence[tuple[TextModel, Vector]]) -> None:
         self._embedded = tuple(Embedded(model=model, rows=rows) for model, rows in embedded)

@@ -61,7 +61,8 @@ def watch_suspensions(answer: Callable[[], object]) -> None:
 
 
 def answer_run(run: AgentRun, setup: AgentSetup) -> None:
-    for request in run.pending_approvals:
+    # At each moment, also before readers see them.
+    for request in run.open_approvals:
         say_line({"approval": request.id})
         setup.approvals.answer(request.id, AllowOnce())
     for pending in run.pending_client_calls:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import pytest
 
 from nacre.agent import AgentRun, turn_state
 from nacre.agent import approvals as approvals_module
@@ -21,8 +22,6 @@ from tests.agent.fake_models import call, calls, say
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
-
-    import pytest
 
     from nacre.storage import TurnState
     from nacre.trajectory import RunEvent
@@ -61,11 +60,11 @@ class Work:
 
 @asynccontextmanager
 async def open_process(
-    folder: Path, *, work: Work | None = None, is_durable: bool = True
+    folder: Path, *, work: Work | None = None, is_durable: bool = True, url: str = ""
 ) -> AsyncGenerator[AgentSetup]:
     code_mode = {"enabled": True, "durable": is_durable}
     async with (
-        open_store(f"sqlite:///{folder}/nacre.db") as store,
+        open_store(url or f"sqlite:///{folder}/nacre.db") as store,
         open_agent(
             store=store,
             folder=folder,
@@ -273,26 +272,37 @@ async def test_an_answer_before_the_approval_is_shown_counts(
         assert record is not None and record.state == "allowed"
 
 
+@pytest.mark.parametrize("database", ["file", "postgres"])
 async def test_a_process_that_ends_before_it_shows_an_approval_leaves_it_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    database: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    url = request.getfixturevalue("postgres").url() if database == "postgres" else ""
     steps = Steps(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(AgentRun, "show_approval", lambda _run, _id: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        async with open_process(tmp_path) as setup:
+        async with open_process(tmp_path, url=url) as setup:
             first = await start(setup)
             with anyio.fail_after(30):
                 await steps.turn_stored.wait()
             assert "approval.requested" not in kinds(first)
-            (request,) = first.open_approvals
-    async with open_process(tmp_path) as setup:
+            (asked,) = first.open_approvals
+    async with open_process(tmp_path, url=url) as setup:
         setup.model.will(say("done"))
         (run,) = await setup.service.continue_turns()
         with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
-        asked = [event for event in run.events.events if event.kind == "approval.requested"]
-        assert [event.data["approvalId"] for event in asked] == [request.id]
-        setup.approvals.answer(request.id, AllowOnce())
+        seen: list[dict[str, Any]] = [event.to_json() for event in run.events.events]
+        if setup.service.shared is not None and setup.store.cluster is not None:
+            # The readers at other gateways.
+            await setup.service.shared.flush()
+            feed = await setup.store.cluster.feed.events_after({run.id: -1})
+            seen = feed[run.id]
+        shown = [it["data"]["approvalId"] for it in seen if it["kind"] == "approval.requested"]
+        assert shown == [asked.id]
+        setup.approvals.answer(asked.id, AllowOnce())
         await wait_for_end(run)
 
 

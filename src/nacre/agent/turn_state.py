@@ -308,8 +308,9 @@ def _describe_turn(
     turn: TurnContext, *, results: dict[str, ToolMessage], begun: set[str]
 ) -> JsonObject:
     run, request, output = turn.run, turn.request, turn.output
-    # The next process shows what readers have not seen yet.
-    paused = run.events.paused_events
+    # The next process has them for its readers. Those of other gateways read events from the
+    # database, so there the next process adds them anew.
+    paused = run.events.paused_events if turn.service.store.cluster is None else ()
     events = _newest_events((*run.events.events, *paused))
     data: dict[str, Any] = {
         "format": _FORMAT,

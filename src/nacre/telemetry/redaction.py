@@ -204,8 +204,8 @@ _SIGNS: Final = "_-:/.+="
 
 @cache
 def _group_markers() -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    """The markers that are words, and the others by a sign that they contain, so that most texts are
-    accepted with few searches."""
+    """The markers that are words, and the others by a sign that they contain: most texts are
+    accepted after few searches."""
     # Those that contain another one are not needed.
     left = [it for it in _MARKERS if sum(other in it for other in _MARKERS) == 1]
     words = tuple(marker for marker in left if marker.isalnum())

@@ -135,6 +135,20 @@ def test_a_model_that_fails_leaves_search_to_words(
     assert "search does not use fake: it failed" in caplog.text
 
 
+def test_a_model_whose_file_is_damaged_later_leaves_search_to_words(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = meanings_of("a calendar")
+
+    def fail(_sentences: Sequence[str]) -> None:
+        raise ValueError("cannot reshape array of size 3 into shape (1,384)")
+
+    monkeypatch.setattr(fake_model, "query_vectors", fail)
+    assert made.likenesses("meeting") == []
+    assert not made.is_known
+    assert "are damaged: cannot reshape" in caplog.text
+
+
 def test_work_for_a_catalog_that_was_dropped_ends_early(
     fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -10,12 +10,10 @@ import pytest
 
 from nacre.agent import AgentRun, turn_state
 from nacre.agent import approvals as approvals_module
-from nacre.agent.approvals import ApprovalLog
-from nacre.run_context import RunContext
 from nacre.sandbox import KeyRing, new_key
 from nacre.storage import CellStore, open_store
 from nacre.storage.approval_store import ApprovalStore
-from nacre.tools import AllowOnce, ApprovalQueue, ApprovalRequest, Tool, ToolCall
+from nacre.tools import AllowOnce, Tool, ToolCall
 from tests.agent.agent_setup import AgentSetup, kinds, open_agent
 from tests.agent.fake_models import call, calls, say
 
@@ -127,21 +125,6 @@ class HeldStore:
 async def start(setup: AgentSetup, code: str = PAY) -> AgentRun:
     setup.model.will(call("exec", {"code": code}), say("done"))
     return await setup.start("buy it")
-
-
-def make_request(request_id: str) -> ApprovalRequest:
-    return ApprovalRequest(
-        id=request_id,
-        tool_id="t",
-        tool_name="t",
-        input={},
-        reason="",
-        context=RunContext(session_id="s", run_id="r"),
-        call_id="c",
-        parent_id="",
-        created=1,
-        expires=4e9,
-    )
 
 
 async def wait_for_event(run: AgentRun, kind: str) -> RunEvent:
@@ -304,24 +287,3 @@ async def test_a_process_that_ends_before_it_shows_an_approval_leaves_it_to_the_
         assert shown == [asked.id]
         setup.approvals.answer(asked.id, AllowOnce())
         await wait_for_end(run)
-
-
-async def test_an_approval_that_cannot_be_stored_does_not_take_others_with_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue, run = ApprovalQueue(), AgentRun(id="r", session_id="s", agent_id="main")
-    async with (
-        open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
-        anyio.create_task_group() as tasks,
-    ):
-        log = ApprovalLog(queue, store=store, run_of=lambda _: run, tasks=tasks)
-        with ExitStack() as stack:
-            for request_id in ("first", "bad\0", "last"):
-                stack.enter_context(queue.open_request(make_request(request_id)))
-            tasks.start_soon(log.write)
-            with anyio.fail_after(30):
-                await log.settle()
-            stored = await store.approvals.find_all(session_id="s")
-            assert {record.id for record in stored} == {"first", "last"}
-        log.close()
-    assert "the approval bad\0 (open) is not kept" in caplog.messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sqlite3
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -683,6 +683,27 @@ async def test_closing_tries_a_store_that_is_away_once_for_all_approvals(
             "the approval q0 (given_up) is not kept",
         ]
         assert len(others) == 8
+
+
+async def test_an_approval_that_cannot_be_stored_does_not_take_others_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, run = ApprovalQueue(), AgentRun(id="r", session_id="s", agent_id="main")
+    async with (
+        open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
+        anyio.create_task_group() as tasks,
+    ):
+        log = ApprovalLog(queue, store=store, run_of=lambda _: run, tasks=tasks)
+        with ExitStack() as stack:
+            for request_id in ("first", "bad\0", "last"):
+                stack.enter_context(queue.open_request(question(request_id)))
+            tasks.start_soon(log.write)
+            with anyio.fail_after(30):
+                await log.settle()
+            stored = await store.approvals.find_all()
+            assert {record.id for record in stored} == {"first", "last"}
+        log.close()
+    assert "the approval bad\0 (open) is not kept" in caplog.messages
 
 
 async def test_a_service_can_be_closed_while_the_store_is_away(

@@ -39,7 +39,8 @@ class ApprovalStore:
 
         def work(connection: Connection) -> None:
             if self._leases is not None:
-                for session_id in {record.session_id for record in records}:
+                # In the same order everywhere, so that no two transactions wait for each other.
+                for session_id in sorted({record.session_id for record in records}):
                     self._leases.check(connection, session_id)
             for row in rows:
                 connection.execute(upsert, row)

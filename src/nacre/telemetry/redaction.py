@@ -293,8 +293,8 @@ class Redaction:
         self, members: dict[Any, Any], levels: int
     ) -> tuple[JsonObject, int, int] | None:
         """A copy of an object with a few short members and no secret, of which nothing is removed,
-        as most inputs and results are, with its nested values and characters; None if it may be
-        another one."""
+        as most inputs and results are, with the number of its members and characters; None if
+        `_Walk` has to look at it."""
         if len(members) > _MAX_PLAIN_MEMBERS:
             return None
         copy: JsonObject = {}
